@@ -1,0 +1,139 @@
+"""Scaled dot-product and multi-head attention, masks, and the cache of decoding. [paper 3.2]
+
+Letters of shapes, here and everywhere: B batch, S source, T target, D d_model, H heads, K d_k (or d_v),
+V vocabulary, W beam. Masks are boolean, broadcast to `B H T S`, and True means *may attend*.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from undivided.config import ModelConfig
+
+
+def attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """softmax(QKᵀ/√d_k)V, and the weights; the plain reference. [paper 3.2.1, Eq. 1]"""
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf)
+    weights = scores.softmax(dim=-1)
+    return weights @ value, weights
+
+
+LARGEST_SCORES = 128 * 128
+"""Up to so many scores a head, plain batched products beat the fused kernel on a CPU; beyond, memory matters."""
+
+
+def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0) -> Tensor:
+    """The same as `attention`, fast: fused kernels that never hold all scores, or plain products where they win."""
+    short = query.shape[-2] * key.shape[-2] <= LARGEST_SCORES
+    if query.device.type != "cpu" or not short or dropout:
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
+    scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)
+    if mask is not None:
+        scores.masked_fill_(~mask, -math.inf)
+    return scores.softmax(dim=-1) @ value
+
+
+def causal_mask(length: int, device: torch.device | None = None) -> Tensor:
+    """`T T`: position i may attend to positions up to i. [paper 3.1, 3.2.3]"""
+    return torch.ones(length, length, dtype=torch.bool, device=device).tril()
+
+
+def window_mask(length: int, size: int, device: torch.device | None = None) -> Tensor:
+    """`T T`: only a neighbourhood of `size` centred on each position. [paper 4]"""
+    place = torch.arange(length, device=device)
+    return (place[:, None] - place).abs() <= size // 2
+
+
+def padding_mask(real: Tensor | None) -> Tensor | None:
+    """`B S`, True at real tokens → `B 1 1 S`. None means that nothing is padding."""
+    return None if real is None else real[:, None, None, :]
+
+
+def self_mask(length: int, *, causal: bool, window: int, device: torch.device) -> Tensor | None:
+    """Who may see whom within a sequence, padding aside; None where all see all."""
+    mask = causal_mask(length, device) if causal else None
+    if window and window // 2 < length - 1:
+        near = window_mask(length, window, device)
+        mask = near if mask is None else mask & near
+    return mask
+
+
+class Cache:
+    """Keys and values of one layer's past self-attention, `B W H T K`."""
+
+    def __init__(self, key: Tensor | None = None, value: Tensor | None = None) -> None:
+        self.key, self.value = key, value
+
+    def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Remember one more position; all positions so far."""
+        self.key = key if self.key is None else torch.cat([self.key, key], dim=-2)
+        self.value = value if self.value is None else torch.cat([self.value, value], dim=-2)
+        return self.key, self.value
+
+    def select(self, sentences: Tensor, parents: Tensor) -> Cache:
+        """The cache of chosen sentences (`B'`) and, of each, chosen beams (`B' W'`)."""
+        if self.key is None or self.value is None:
+            return Cache()
+        rows = sentences[:, None]
+        return Cache(self.key[rows, parents], self.value[rows, parents])
+
+
+class MultiHeadAttention(nn.Module):
+    """Concat(head_1, …, head_h) W^O with head_i = Attention(Q W^Q_i, K W^K_i, V W^V_i). [paper 3.2.2]
+
+    The projections of all heads are stacked: `qkv` holds W^Q, W^K and W^V where all three read the same sequence
+    (self-attention); between encoder and decoder `query` holds W^Q, and `key_value` W^K and W^V.
+    """
+
+    def __init__(self, config: ModelConfig, *, across: bool = False) -> None:
+        super().__init__()
+        self.n_heads, self.window, self.dropout = config.n_heads, config.window, config.attention_dropout
+        d_k = config.d_k or config.d_model // config.n_heads
+        d_v = config.d_v or config.d_model // config.n_heads
+        self.widths = [self.n_heads * d_k, self.n_heads * d_k, self.n_heads * d_v]
+        bias = config.attention_bias
+        if across:
+            self.query = nn.Linear(config.d_model, self.widths[0], bias)
+            self.key_value = nn.Linear(config.d_model, sum(self.widths[1:]), bias)
+        else:
+            self.qkv = nn.Linear(config.d_model, sum(self.widths), bias)
+        self.output = nn.Linear(self.widths[2], config.d_model, bias)
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """Self-attention over whole sequences, `B T D`. [paper 3.2.3]"""
+        query, key, value = (self.heads(part) for part in self.qkv(x).split(self.widths, dim=-1))
+        return self.join(attend(query, key, value, mask, self.dropout if self.training else 0.0))
+
+    def read(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values of the encoder's output, `B H S K`, computed once for all steps."""
+        key, value = (self.heads(part) for part in self.key_value(memory).split(self.widths[1:], dim=-1))
+        return key, value
+
+    def across(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+        """Encoder-decoder attention: queries `B T D` from the decoder, T and S are free to differ. [paper 3.2.3]"""
+        return self.join(attend(self.heads(self.query(x)), key, value, mask, self.dropout if self.training else 0.0))
+
+    def step(self, x: Tensor, cache: Cache) -> Tensor:
+        """Self-attention of one new position `B W D` to all before it and itself."""
+        batch, beam, _ = x.shape
+        parts = self.qkv(x).split(self.widths, dim=-1)
+        query, key, value = (part.view(batch, beam, self.n_heads, 1, -1) for part in parts)
+        keys, values = cache.append(key, value)
+        if self.window:
+            near = self.window // 2 + 1
+            keys, values = keys[..., -near:, :], values[..., -near:, :]
+        return self.output(attend(query, keys, values).reshape(batch, beam, -1))
+
+    def heads(self, x: Tensor) -> Tensor:
+        """`B T (H K)` → `B H T K`."""
+        return x.view(*x.shape[:2], self.n_heads, -1).transpose(1, 2)
+
+    def join(self, x: Tensor) -> Tensor:
+        """`B H T K` → `B T D` through W^O."""
+        return self.output(x.transpose(1, 2).flatten(2))

@@ -1,0 +1,319 @@
+"""Ids → batches by token budget: memory-mapped, bucketed by length, in an order that can be resumed. [paper 5.1]"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from undivided.config import BatchesConfig, CorpusFiles, DataConfig
+from undivided.console import InputError
+from undivided.corpus import Findings, Pair, corpus_digests, name_of, read_pairs
+from undivided.tokens import BOS, PAD, Tokenizer
+
+STORE_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Pairs as padded ids. `tgt_in` is `tgt_out` shifted right behind `<s>`. [paper 3.1]"""
+
+    src: Tensor  # B S
+    tgt_in: Tensor  # B T
+    tgt_out: Tensor  # B T
+
+    @property
+    def src_mask(self) -> Tensor:
+        """True where a source token is real."""
+        return self.src != PAD
+
+    def to(self, device: torch.device) -> Batch:
+        """The same batch on another device; the copy overlaps with work where the memory is pinned."""
+        if device.type == "cpu":
+            return self
+        pinned = [part.pin_memory() if device.type == "cuda" else part for part in (self.src, self.tgt_in, self.tgt_out)]
+        return Batch(*(part.to(device, non_blocking=True) for part in pinned))
+
+    def split(self) -> tuple[Batch, Batch]:
+        """Two halves, for when the whole does not fit into memory."""
+        half = len(self.src) // 2
+        first = Batch(self.src[:half], self.tgt_in[:half], self.tgt_out[:half])
+        return first, Batch(self.src[half:], self.tgt_in[half:], self.tgt_out[half:])
+
+
+def padded(rows: Sequence[Sequence[int]] | Sequence[np.ndarray]) -> Tensor:
+    """Rows of ids as one tensor, filled with `<pad>` at the end."""
+    width = max(len(row) for row in rows)
+    table = np.full((len(rows), width), PAD, dtype=np.int64)
+    for number, row in enumerate(rows):
+        table[number, : len(row)] = row
+    return torch.from_numpy(table)
+
+
+def make_batch(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Batch:
+    """A batch from rows of ids, each closed by `</s>`."""
+    tgt_out = padded(targets)
+    tgt_in = tgt_out.roll(1, dims=1)
+    tgt_in[:, 0] = BOS
+    ends = torch.tensor([len(row) for row in targets])
+    tgt_in[torch.arange(tgt_in.shape[1]) >= ends[:, None]] = PAD
+    return Batch(padded(sources), tgt_in, tgt_out)
+
+
+class Store:
+    """Token ids of corpora on disk, read through memory maps: its size does not matter to memory."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        facts = json.loads((folder / "store.json").read_text())
+        self.corpora: list[int] = facts["corpora"]
+        self.weights: list[float] = facts["weights"]
+        self.over_length: list[int] = facts["over_length"]
+        self.findings = [Findings(**entry) for entry in facts["findings"]]
+        self._ids = [np.memmap(folder / f"{side}.ids", dtype=facts["dtype"], mode="r") for side in ("src", "tgt")]
+        self._ends = [np.memmap(folder / f"{side}.ends", dtype=np.int64, mode="r") for side in ("src", "tgt")]
+
+    def __len__(self) -> int:
+        return sum(self.corpora)
+
+    def lengths(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Source and target lengths of some pairs."""
+        source, target = (ends[places + 1] - ends[places] for ends in self._ends)
+        return source, target
+
+    def rows(self, side: int, places: np.ndarray) -> list[np.ndarray]:
+        """The ids of some pairs on one side (0 source, 1 target)."""
+        ids, ends = self._ids[side], self._ends[side]
+        return [np.asarray(ids[start:end]) for start, end in zip(ends[places], ends[places + 1], strict=True)]
+
+    @property
+    def target_tokens(self) -> int:
+        """Target tokens of all pairs, `</s>` included."""
+        return int(self._ends[1][-1])
+
+
+def store_key(corpora: Sequence[CorpusFiles], tokenizer: Tokenizer, config: DataConfig) -> str:
+    """A name that changes with anything that would change the ids."""
+    facts = {
+        "version": STORE_VERSION,
+        "files": corpus_digests(corpora),
+        "weights": [files.weight for files in corpora],
+        "models": [hashlib.sha256(side.model).hexdigest() for side in (tokenizer.source, tokenizer.target)],
+        "limits": [config.max_chars, config.max_length, config.on_bad_line],
+    }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def open_store(
+    parent: Path,
+    corpora: Sequence[CorpusFiles],
+    tokenizer: Tokenizer,
+    config: DataConfig,
+    advance: Callable[[int], None] = lambda count: None,
+) -> Store:
+    """The token store of some corpora: the one that is there if nothing changed, else built anew."""
+    folder = parent / f"store-{store_key(corpora, tokenizer, config)}"
+    if not (folder / "store.json").exists():
+        building = parent / f"{folder.name}.{os.getpid()}.building"
+        shutil.rmtree(building, ignore_errors=True)
+        building.mkdir(parents=True)
+        try:
+            _build(building, corpora, tokenizer, config, advance)
+            shutil.rmtree(folder, ignore_errors=True)
+            building.rename(folder)
+        finally:
+            shutil.rmtree(building, ignore_errors=True)
+    return Store(folder)
+
+
+def _build(
+    folder: Path,
+    corpora: Sequence[CorpusFiles],
+    tokenizer: Tokenizer,
+    config: DataConfig,
+    advance: Callable[[int], None],
+) -> None:
+    small = max(len(tokenizer.source), len(tokenizer.target)) <= 1 << 16
+    dtype = np.dtype(np.uint16 if small else np.uint32)
+    counts, over_length, findings = [], [], []
+    with _SideWriter(folder / "src", dtype) as src, _SideWriter(folder / "tgt", dtype) as tgt:
+        for files in corpora:
+            before, found, over = len(src), Findings(name_of(files)), 0
+            for chunk in chunks(read_pairs(files, config, found), 20_000):
+                sources = tokenizer.source.encode([pair.source for pair in chunk], threads=os.cpu_count() or 1)
+                targets = tokenizer.target.encode([pair.target for pair in chunk], threads=os.cpu_count() or 1)
+                fits = [max(len(s), len(t)) <= config.max_length for s, t in zip(sources, targets, strict=True)]
+                over += fits.count(False)
+                src.add(row for row, fit in zip(sources, fits, strict=True) if fit)
+                tgt.add(row for row, fit in zip(targets, fits, strict=True) if fit)
+                advance(len(chunk))
+            counts.append(len(src) - before)
+            over_length.append(over)
+            findings.append(asdict(found))
+    if not sum(counts):
+        raise InputError(
+            f"every pair has more than {config.max_length} subwords on a side; raise data.max_length or split the lines"
+        )
+    facts = {"dtype": dtype.name, "corpora": counts, "weights": [files.weight for files in corpora]}
+    facts |= {"over_length": over_length, "findings": findings}
+    (folder / "store.json").write_text(json.dumps(facts))
+
+
+def chunks(pairs: Iterable[Pair], size: int) -> Iterator[list[Pair]]:
+    """Lists of at most `size` pairs."""
+    iterator = iter(pairs)
+    while chunk := list(islice(iterator, size)):
+        yield chunk
+
+
+class _SideWriter:
+    """Writes the ids of one side and where each row ends."""
+
+    def __init__(self, stem: Path, dtype: np.dtype) -> None:
+        self._dtype = dtype
+        self._ids = stem.with_suffix(".ids").open("wb")
+        self._ends = stem.with_suffix(".ends").open("wb")
+        self._ends.write(np.zeros(1, dtype=np.int64).tobytes())
+        self._end = 0
+        self._rows = 0
+
+    def add(self, rows: Iterable[list[int]]) -> None:
+        rows = list(rows)
+        ends = self._end + np.cumsum([len(row) for row in rows], dtype=np.int64)
+        self._ids.write(np.fromiter((token for row in rows for token in row), dtype=self._dtype).tobytes())
+        self._ends.write(ends.tobytes())
+        self._rows += len(rows)
+        self._end = int(ends[-1]) if rows else self._end
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __enter__(self) -> _SideWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ids.close()
+        self._ends.close()
+
+
+def random_bits(count: int, *key: int) -> np.ndarray:
+    """`count` random 64-bit numbers that are a function of the key alone, on every machine and release."""
+    seed = hashlib.sha256(repr(key).encode()).digest()
+    return np.random.Philox(key=np.frombuffer(seed[:16], dtype=np.uint64)).random_raw(count)
+
+
+def shuffled(places: np.ndarray, size: int, *key: int) -> np.ndarray:
+    """Where a keyed permutation of `range(size)` sends `places`, without holding the permutation in memory.
+
+    A Feistel network permutes the next power of four; what falls outside walks on until it is inside.
+    """
+    half_bits = max(1, (max(size - 1, 1).bit_length() + 1) // 2)
+    low = np.uint64((1 << half_bits) - 1)
+    round_keys = random_bits(4, *key)
+    result = places.astype(np.uint64)
+    outside = np.ones(len(result), dtype=bool)
+    while outside.any():
+        left, right = result[outside] >> np.uint64(half_bits), result[outside] & low
+        for round_key in round_keys:
+            mixed = (right ^ round_key) * np.uint64(0x9E3779B97F4A7C15)
+            mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+            left, right = right, left ^ ((mixed >> np.uint64(32)) & low)
+        result[outside] = (left << np.uint64(half_bits)) | right
+        outside = result >= size
+    return result.astype(np.int64)
+
+
+@dataclass
+class Place:
+    """Where in the endless stream of batches training is: it can go on from any of them."""
+
+    epoch: int = 0
+    pool: int = 0
+    batch: int = 0
+
+
+class BatchStream:
+    """Endless batches of a store. Their order is a function of (seed, epoch) alone."""
+
+    def __init__(self, store: Store, config: BatchesConfig, seed: int, place: Place | None = None) -> None:
+        self.store, self.config, self.seed = store, config, seed
+        self.place = place if place is not None else Place()
+        self._sizes = [round(count * weight) for count, weight in zip(store.corpora, store.weights, strict=True)]
+        if not sum(self._sizes):
+            raise InputError("the weights of the corpora leave no pair to train on")
+        self.pools = -(-sum(self._sizes) // config.pool)
+
+    def plans(self) -> Iterator[tuple[np.ndarray, Place]]:
+        """From the current place on: the pairs of each batch, and the place after it."""
+        while True:
+            plans = self.pool_plans(self.place.epoch, self.place.pool)
+            while self.place.batch < len(plans):
+                plan = plans[self.place.batch]
+                self.place = Place(self.place.epoch, self.place.pool, self.place.batch + 1)
+                if self.place.batch == len(plans):
+                    last_pool = self.place.pool + 1 == self.pools
+                    self.place = Place(self.place.epoch + last_pool, 0 if last_pool else self.place.pool + 1)
+                    yield plan, self.place
+                    break
+                yield plan, self.place
+
+    def pool_plans(self, epoch: int, pool: int) -> list[np.ndarray]:
+        """The batches of one pool: pairs of like length together, batches in random order."""
+        places = self._places(epoch, pool)
+        source, target = self.store.lengths(places)
+        noise = random_bits(len(places), self.seed, epoch, pool, 1)
+        order = np.lexsort((noise, source, target))
+        bounds = budget_bounds(source[order], target[order], self.config.tokens)
+        plans = [places[order[start:end]] for start, end in bounds]
+        turn = np.argsort(random_bits(len(plans), self.seed, epoch, pool, 2), kind="stable")
+        return [plans[number] for number in turn]
+
+    def _places(self, epoch: int, pool: int) -> np.ndarray:
+        """The pairs of a pool: a slice of the epoch's permutation over all corpora, each as often as its weight says."""
+        total = sum(self._sizes)
+        slots = np.arange(pool * self.config.pool, min((pool + 1) * self.config.pool, total))
+        slots = shuffled(slots, total, self.seed, epoch)
+        result = np.empty_like(slots)
+        start = first = 0
+        for number, (count, size) in enumerate(zip(self.store.corpora, self._sizes, strict=True)):
+            here = (slots >= start) & (slots < start + size)
+            for turn in range(-(-size // count) if count else 0):
+                turn_slots = here & ((slots - start) // max(count, 1) == turn)
+                inside = (slots[turn_slots] - start) % count
+                result[turn_slots] = first + shuffled(inside, count, self.seed, epoch, number, turn)
+            start, first = start + size, first + count
+        return result
+
+
+def budget_bounds(source: np.ndarray, target: np.ndarray, budget: int) -> list[tuple[int, int]]:
+    """Cut sorted pairs into runs whose padded size stays within the budget on both sides (a run has at least one pair)."""
+    bounds = []
+    start = widest = 0
+    for place, width in enumerate(np.maximum(source, target).tolist()):
+        if place > start and max(widest, width) * (place - start + 1) > budget:
+            bounds.append((start, place))
+            start, widest = place, 0
+        widest = max(widest, width)
+    if len(source) > start:
+        bounds.append((start, len(source)))
+    return bounds
+
+
+def load_batch(store: Store, places: np.ndarray, tokenizer: Tokenizer, dropout: float, *key: int) -> Batch:
+    """The batch of some pairs; where subword sampling is on, segmented anew as a function of the key."""
+    sides = []
+    for side, subwords in enumerate((tokenizer.source, tokenizer.target)):
+        rows: list[list[int]] = [row.tolist() for row in store.rows(side, places)]
+        if dropout:
+            rows = subwords.sample(rows, dropout, int(random_bits(1, side, *key)[0]))
+        sides.append(rows)
+    return make_batch(*sides)

@@ -1,0 +1,143 @@
+"""The full state of a training run, written so that no moment is without a whole one; averaging. [paper 6.1]"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from undivided.artifact import read_tensors, sync
+from undivided.console import Console, InputError
+from undivided.corpus import digest
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Everything that training needs to go on as if it had never stopped."""
+
+    state: dict[str, Any]
+    """Counters and the place in the data."""
+    tensors: dict[str, dict[str, Tensor]]
+    """`model`, `optimizer`, `random`, and `ema` where it is on."""
+
+
+def path_of(folder: Path, step: int) -> Path:
+    """Where the checkpoint of a step lies."""
+    return folder / f"step-{step:09d}"
+
+
+def write(folder: Path, step: int, checkpoint: Checkpoint) -> Path:
+    """Write a checkpoint: aside, to the disk, then by one rename into place."""
+    final = path_of(folder, step)
+    building = folder / f"{final.name}.{os.getpid()}.building"
+    folder.mkdir(parents=True, exist_ok=True)
+    for leftover in folder.glob("*.building"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    _check_space(folder, checkpoint)
+    building.mkdir()
+    for name, tensors in checkpoint.tensors.items():
+        save_file({key: tensor.cpu().contiguous() for key, tensor in tensors.items()}, building / f"{name}.safetensors")
+    (building / "state.json").write_text(json.dumps(checkpoint.state, indent=2))
+    sums = {part.name: digest(part) for part in building.iterdir()}
+    (building / "manifest.json").write_text(json.dumps({"sha256": sums}))
+    for part in building.iterdir():
+        sync(part)
+    sync(building)
+    shutil.rmtree(final, ignore_errors=True)
+    building.rename(final)
+    sync(folder)
+    return final
+
+
+def _check_space(folder: Path, checkpoint: Checkpoint) -> None:
+    need = sum(t.numel() * t.element_size() for part in checkpoint.tensors.values() for t in part.values())
+    free = shutil.disk_usage(folder).free
+    if free < need * 1.05 + (1 << 20):
+        raise OSError(28, f"a checkpoint needs {need >> 20} MiB, {free >> 20} MiB are free", str(folder))
+
+
+def read(path: Path) -> Checkpoint:
+    """Read a checkpoint; a part that is missing or damaged is named."""
+    try:
+        sums = json.loads((path / "manifest.json").read_text())["sha256"]
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"{path}: manifest.json is missing or damaged: {error}") from None
+    for part, sha256 in sums.items():
+        if not (path / part).is_file() or digest(path / part) != sha256:
+            raise InputError(f"{path}: {part} is missing or damaged")
+    tensors = {Path(part).stem: read_tensors(path / part) for part in sums if part.endswith(".safetensors")}
+    return Checkpoint(json.loads((path / "state.json").read_text()), tensors)
+
+
+def paths(folder: Path) -> list[Path]:
+    """The checkpoints of a run, oldest first."""
+    return sorted(path for path in folder.glob("step-*") if path.name[5:].isdigit())
+
+
+def newest(folder: Path, console: Console) -> Checkpoint | None:
+    """The newest whole checkpoint; damaged ones are named and passed over."""
+    for path in reversed(paths(folder)):
+        try:
+            return read(path)
+        except InputError as error:
+            console.warn(f"skipped a damaged checkpoint: {error}")
+    return None
+
+
+def prune(folder: Path, keep: int) -> None:
+    """Remove all but the newest `keep` checkpoints."""
+    for path in paths(folder)[:-keep]:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def average_weights(checkpoints: list[Path]) -> dict[str, Tensor]:
+    """The mean of the weights of several checkpoints, summed in float64. [paper 6.1]"""
+    total: dict[str, Tensor] = {}
+    for path in checkpoints:
+        for name, tensor in read_tensors(path / "model.safetensors").items():
+            total[name] = total[name] + tensor.double() if name in total else tensor.double()
+    return {name: (tensor / len(checkpoints)).float() for name, tensor in total.items()}
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer, names: list[str]) -> dict[str, Tensor]:
+    """The optimizer's state by the names of its parameters."""
+    state = optimizer.state_dict()["state"]
+    return {f"{name}:{key}": value for number, name in enumerate(names) for key, value in _tensors(state.get(number, {}))}
+
+
+def _tensors(state: Mapping[str, Any]) -> Iterator[tuple[str, Tensor]]:
+    return ((key, value) for key, value in state.items() if isinstance(value, Tensor))
+
+
+def fill_optimizer(optimizer: torch.optim.Optimizer, names: list[str], tensors: Mapping[str, Tensor]) -> None:
+    """Give an optimizer back its state."""
+    state: dict[int, dict[str, Tensor]] = {}
+    numbers = {name: number for number, name in enumerate(names)}
+    for label, tensor in tensors.items():
+        name, key = label.rsplit(":", 1)
+        state.setdefault(numbers[name], {})[key] = tensor
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def random_tensors() -> dict[str, Tensor]:
+    """The state of torch's generators."""
+    states = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        states |= {f"cuda{number}": state for number, state in enumerate(torch.cuda.get_rng_state_all())}
+    return states
+
+
+def fill_random(states: Mapping[str, Tensor]) -> None:
+    """Give torch's generators back their state."""
+    torch.set_rng_state(states["cpu"])
+    for number in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
+        if f"cuda{number}" in states:
+            torch.cuda.set_rng_state(states[f"cuda{number}"], number)

@@ -1,0 +1,417 @@
+"""Every setting, defined once: dataclass → YAML recipe → command-line flag → saved in the model."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from undivided.console import InputError
+
+T = TypeVar("T")
+
+
+def setting(
+    default: T,
+    help: str,
+    *,
+    flags: tuple[str, ...] = (),
+    at_least: float | None = None,
+    below: float | None = None,
+) -> T:
+    """A config field with its help text, extra flag names and allowed range."""
+    metadata = {"help": help, "flags": flags, "at_least": at_least, "below": below}
+    if isinstance(default, list):
+        return typing.cast(T, field(default_factory=lambda: list(default), metadata=metadata))
+    return typing.cast(T, field(default=default, metadata=metadata))
+
+
+@dataclass(frozen=True)
+class CorpusFiles:
+    """One parallel corpus: two aligned files, or one TSV file when `target` is empty."""
+
+    source: str = setting("", "file of source lines, or a .tsv file with both columns")
+    target: str = setting("", "file of target lines; empty for a .tsv file")
+    weight: float = setting(1.0, "how often an epoch holds each of its pairs", at_least=0.0)
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    train: list[CorpusFiles] = setting([], "SOURCE TARGET files, or one TSV; may be repeated", flags=("--train",))
+    valid: list[CorpusFiles] = setting([], "held-out pairs for validation", flags=("--valid",))
+    source_lang: str = setting("", "language of the source, such as en", flags=("--source-lang",))
+    target_lang: str = setting("", "language of the target, such as de", flags=("--target-lang",))
+    on_bad_line: Literal["skip", "error"] = setting(
+        "skip", "drop and report bad lines, or stop at them", flags=("--on-bad-line",)
+    )
+    max_chars: int = setting(5000, "pairs with a longer side are dropped and reported", at_least=1)
+    max_length: int = setting(256, "training pairs with more subwords on a side are dropped and reported", at_least=2)
+
+
+@dataclass(frozen=True)
+class TokensConfig:
+    kind: Literal["bpe", "unigram"] = setting("bpe", "how subwords are learned (the paper: bpe)")
+    vocab_size: int = setting(
+        0, "number of subwords; 0 chooses one that suits the corpus", flags=("--vocab-size",), at_least=0
+    )
+    joint: bool = setting(True, "one vocabulary for both languages, as in the paper")
+    character_coverage: float = setting(
+        0.9995, "share of characters with a subword of their own; others become bytes", at_least=0.9
+    )
+    dropout: float = setting(
+        0.0, "subword sampling in training: chance to leave out a merge (BPE-dropout)", at_least=0.0, below=1.0
+    )
+
+
+@dataclass(frozen=True)
+class BatchesConfig:
+    tokens: int = setting(25_000, "most tokens of a batch, padding included, per side", flags=("--batch-tokens",), at_least=1)
+    accumulate: int = setting(1, "batches whose gradients make one step", at_least=1)
+    pool: int = setting(200_000, "pairs shuffled and sorted by length together", at_least=1)
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    d_model: int = setting(512, "width of embeddings and of every layer's output", at_least=1)
+    d_ff: int = setting(2048, "inner width of the feed-forward layers", at_least=1)
+    n_heads: int = setting(8, "attention heads", at_least=1)
+    d_k: int = setting(0, "width of a head's queries and keys; 0 is d_model / n_heads", at_least=0)
+    d_v: int = setting(0, "width of a head's values; 0 is d_model / n_heads", at_least=0)
+    encoder_layers: int = setting(6, "encoder depth N", at_least=1)
+    decoder_layers: int = setting(6, "decoder depth N", at_least=1)
+    dropout: float = setting(0.1, "on sub-layer outputs and on embedding + position", at_least=0.0, below=1.0)
+    attention_dropout: float = setting(0.0, "on attention weights", at_least=0.0, below=1.0)
+    activation_dropout: float = setting(0.0, "inside the feed-forward layers", at_least=0.0, below=1.0)
+    norm: Literal["post", "pre"] = setting("post", "LayerNorm after each residual sum (paper) or before each sub-layer")
+    activation: Literal["relu", "gelu", "swish", "swiglu"] = setting("relu", "non-linearity of the feed-forward layers")
+    attention_bias: bool = setting(False, "biases in the attention projections")
+    window: int = setting(0, "restrict self-attention to a neighbourhood of this size (paper section 4); 0 is off", at_least=0)
+    positions: Literal["sinusoidal", "halves", "learned", "index", "none"] = setting(
+        "sinusoidal", "position encoding: interleaved sinusoids (paper), the same in halves (Marian), …"
+    )
+    join_positions: Literal["add", "concatenate"] = setting("add", "how positions meet embeddings")
+    max_positions: int = setting(1024, "size of the table of learned positions", at_least=1)
+    tie: Literal["all", "target", "none"] = setting(
+        "all", "one matrix for source, target and output (paper), target and output, or none"
+    )
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    out: str = setting("", "directory of the model; training goes on if it was begun there", flags=("--out", "-o"))
+    seed: int = setting(1, "seed of initialisation, order of data and dropout", flags=("--seed",), at_least=0)
+    max_steps: int = setting(100_000, "steps to train", flags=("--max-steps",), at_least=1)
+    max_epochs: int = setting(0, "stop after so many passes over the data; 0 is no limit", flags=("--max-epochs",), at_least=0)
+    minutes: float = setting(0.0, "stop after so many minutes of training; 0 is no limit", flags=("--minutes",), at_least=0.0)
+    optimizer: Literal["adam", "adamw"] = setting("adam", "Adam (paper) or AdamW")
+    beta1: float = setting(0.9, "Adam β₁", at_least=0.0, below=1.0)
+    beta2: float = setting(0.98, "Adam β₂", at_least=0.0, below=1.0)
+    epsilon: float = setting(1e-9, "Adam ε", at_least=0.0)
+    weight_decay: float = setting(0.0, "decay of AdamW", at_least=0.0)
+    schedule: Literal["paper", "inverse_sqrt", "cosine"] = setting(
+        "paper", "Eq. 3, or up to a peak rate and down by 1/√step, or by a cosine to zero at max_steps"
+    )
+    warmup_steps: int = setting(4000, "steps of growing learning rate", flags=("--warmup-steps",), at_least=1)
+    rate: float = setting(1.0, "factor on Eq. 3, or the peak rate of the other schedules", flags=("--rate",), at_least=0.0)
+    label_smoothing: float = setting(0.1, "ε_ls", flags=("--label-smoothing",), at_least=0.0, below=1.0)
+    clip: float = setting(0.0, "largest norm of the gradient; 0 is no limit", at_least=0.0)
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = setting(
+        "auto", "arithmetic of training: auto is bfloat16 on GPUs that have it, else float32"
+    )
+    device: str = setting("auto", "auto, cpu, cuda, cuda:N or mps", flags=("--device",))
+    threads: int = setting(0, "CPU threads; 0 is all cores", flags=("--threads",), at_least=0)
+    validate_every: int = setting(1000, "steps between validations", flags=("--validate-every",), at_least=1)
+    validate_beam: int = setting(1, "beam size of the validation BLEU; 1 is greedy", at_least=1)
+    validate_lines: int = setting(1000, "validation pairs that are decoded for BLEU", at_least=1)
+    patience: int = setting(0, "stop after so many validations without a better BLEU; 0 is never", flags=("--patience",), at_least=0)
+    save_every: int = setting(1000, "steps between checkpoints", flags=("--save-every",), at_least=1)
+    keep_last: int = setting(5, "checkpoints to keep", at_least=1)
+    average: int = setting(5, "checkpoints averaged at the end (paper: 5 for base, 20 for big)", flags=("--average",), at_least=1)
+    ema: float = setting(0.0, "decay of a running average of the weights, such as 0.999; 0 is off", at_least=0.0, below=1.0)
+    log_every: int = setting(100, "steps between log lines", at_least=1)
+    tensorboard: bool = setting(False, "also log for TensorBoard (extra: tensorboard)")
+
+
+@dataclass(frozen=True)
+class SearchConfig:
+    beam_size: int = setting(4, "hypotheses kept at each step; 1 is greedy", flags=("--beam-size", "--beam"), at_least=1)
+    length_penalty: float = setting(
+        0.6, "α: larger favours longer translations", flags=("--length-penalty", "--lenpen"), at_least=0.0
+    )
+    max_extra: int = setting(50, "an output has at most input + so many tokens", flags=("--max-extra",), at_least=1)
+    n_best: int = setting(1, "translations given for each line", flags=("--n-best",), at_least=1)
+    sample: bool = setting(False, "draw translations at random instead of searching", flags=("--sample",))
+    temperature: float = setting(1.0, "sharpness of sampling; smaller is safer", flags=("--temperature",), at_least=1e-6)
+    top_k: int = setting(0, "sample from the k likeliest tokens; 0 is all", flags=("--top-k",), at_least=0)
+    top_p: float = setting(1.0, "sample from the likeliest tokens that hold this probability", flags=("--top-p",), at_least=1e-6)
+    seed: int = setting(1, "seed of sampling", at_least=0)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that makes a model."""
+
+    preset: str = setting("", "tiny, small, base or big; chosen by the size of the corpus if not named", flags=("--preset",))
+    data: DataConfig = field(default_factory=DataConfig)
+    tokens: TokensConfig = field(default_factory=TokensConfig)
+    batches: BatchesConfig = field(default_factory=BatchesConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    search: SearchConfig = field(default_factory=SearchConfig)
+
+
+Values = dict[str, Any]
+"""Settings as nested plain values, section → key → value: what a person wrote, without defaults."""
+
+PRESETS: dict[str, Values] = {
+    "tiny": {
+        "model": {"d_model": 128, "d_ff": 256, "n_heads": 4, "encoder_layers": 4, "decoder_layers": 4, "dropout": 0.3},
+        "batches": {"tokens": 4096},
+        "train": {"max_steps": 8000, "warmup_steps": 2000, "rate": 2.5, "average": 10, "keep_last": 10,
+                  "save_every": 200, "validate_every": 400, "patience": 10},
+    },
+    "small": {
+        "model": {"d_model": 256, "d_ff": 1024, "n_heads": 4, "encoder_layers": 4, "decoder_layers": 4, "dropout": 0.2},
+        "batches": {"tokens": 8192},
+        "train": {"max_steps": 50_000, "warmup_steps": 4000, "rate": 2.0},
+    },
+    "base": {},
+    "big": {
+        "model": {"d_model": 1024, "d_ff": 4096, "n_heads": 16, "dropout": 0.3},
+        "train": {"max_steps": 300_000, "average": 20, "keep_last": 20},
+    },
+}  # fmt: skip
+
+
+def preset_for(pairs: int) -> str:
+    """The preset that suits a corpus of so many pairs."""
+    if pairs < 100_000:
+        return "tiny"
+    return "small" if pairs < 1_000_000 else "base"
+
+
+@functools.cache
+def hints(config_class: type) -> dict[str, Any]:
+    """The types of a config class's fields."""
+    return typing.get_type_hints(config_class)
+
+
+def settings(config_class: type, prefix: str = "") -> Iterator[tuple[str, dataclasses.Field[Any], Any]]:
+    """Each leaf setting as (dotted name, field, type)."""
+    for item in dataclasses.fields(config_class):
+        kind = hints(config_class)[item.name]
+        name = f"{prefix}{item.name}"
+        if dataclasses.is_dataclass(kind):
+            yield from settings(typing.cast(type, kind), f"{name}.")
+        else:
+            yield name, item, kind
+
+
+def build(values: Mapping[str, Any], preset: str = "") -> Recipe:
+    """A full recipe: defaults, under a preset, under what the person wrote. All faults are listed at once."""
+    faults: list[str] = []
+    preset = preset or str(values.get("preset") or "")
+    if preset and preset not in PRESETS:
+        faults.append(f"preset: {preset!r} is none of {', '.join(PRESETS)}{suggestion(preset, PRESETS)}")
+    merged = merge(PRESETS.get(preset, {}), values) | {"preset": preset}
+    recipe = typing.cast(Recipe, _build(Recipe, merged, "", faults))
+    if not faults:
+        faults += model_faults(recipe.model)
+    if faults:
+        raise InputError(listed("the settings have", faults))
+    return recipe
+
+
+def listed(what: str, faults: list[str]) -> str:
+    """One message that names every fault."""
+    if len(faults) == 1:
+        return faults[0]
+    return f"{what} {len(faults)} faults:\n" + "\n".join(f"  - {fault}" for fault in faults)
+
+
+def merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> Values:
+    """`over` laid on `under`, section by section."""
+    result = dict(under)
+    for key, value in over.items():
+        both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
+        result[key] = merge(result[key], value) if both else value
+    return result
+
+
+def suggestion(word: str, known: Any) -> str:
+    """`; did you mean 'd_model'?` where something known is near, else nothing."""
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def model_faults(model: ModelConfig) -> list[str]:
+    """What is wrong between settings that are each right."""
+    faults = []
+    if model.d_model % model.n_heads and not (model.d_k and model.d_v):
+        faults.append(
+            f"model.n_heads: {model.n_heads} does not divide model.d_model {model.d_model}; "
+            "change one of them, or set both model.d_k and model.d_v"
+        )
+    if model.d_model % 2 and model.positions in ("sinusoidal", "halves"):
+        faults.append(f"model.d_model: {model.d_model} is odd, but sinusoidal positions need an even width")
+    return faults
+
+
+def _build(config_class: type, values: Any, prefix: str, faults: list[str]) -> Any:
+    if not isinstance(values, Mapping):
+        faults.append(f"{prefix.rstrip('.') or 'the recipe'}: expected 'key: value' lines, got {values!r}")
+        return config_class()
+    fields = {item.name: item for item in dataclasses.fields(config_class)}
+    arguments = {}
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        if key not in fields:
+            faults.append(f"{name}: no such setting{_where_known(str(key), prefix, fields)}")
+            continue
+        kind = hints(config_class)[key]
+        if dataclasses.is_dataclass(kind):
+            arguments[key] = _build(typing.cast(type, kind), value if value is not None else {}, f"{name}.", faults)
+            continue
+        try:
+            arguments[key] = coerce(value, kind)
+            check_range(arguments[key], fields[key])
+        except ValueError as error:
+            faults.append(f"{name}: {error}")
+    return config_class(**arguments)
+
+
+def _where_known(key: str, prefix: str, fields: Mapping[str, Any]) -> str:
+    near = suggestion(key, fields)
+    if near:
+        return near
+    homes = [name for name, item, _ in settings(Recipe) if item.name == key and not name.startswith(prefix or "\0")]
+    return f"; did you mean {homes[0]!r}?" if homes else f"; known here: {', '.join(fields)}"
+
+
+def check_range(value: Any, item: dataclasses.Field[Any]) -> None:
+    """Raise ValueError where a number is outside what its setting allows."""
+    low, high = item.metadata.get("at_least"), item.metadata.get("below")
+    if low is not None and not value >= low:
+        raise ValueError(f"{value} is less than {low:g}")
+    if high is not None and not value < high:
+        raise ValueError(f"{value} is not below {high:g}")
+
+
+def coerce(value: Any, kind: Any) -> Any:
+    """Turn a value from YAML or a flag into the setting's type, or raise ValueError in plain words."""
+    origin = typing.get_origin(kind)
+    if origin is Literal:
+        choices = typing.get_args(kind)
+        if value not in choices:
+            raise ValueError(f"{value!r} is none of {', '.join(choices)}{suggestion(str(value), choices)}")
+        return value
+    if origin is list:
+        return _corpora(value)
+    if isinstance(kind, types.UnionType):
+        raise TypeError(f"settings have one type, not {kind}")
+    return _SCALARS[kind](value)
+
+
+def _boolean(value: Any) -> bool:
+    words = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+    if isinstance(value, bool):
+        return value
+    if str(value).lower() in words:
+        return words[str(value).lower()]
+    raise ValueError(f"expected true or false, got {value!r}")
+
+
+def _integer(value: Any) -> int:
+    try:
+        number = float(value)
+        if isinstance(value, bool) or number != int(number):
+            raise ValueError
+        return int(number)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"expected a whole number, got {value!r}") from None
+
+
+def _number(value: Any) -> float:
+    try:
+        if isinstance(value, bool):
+            raise ValueError
+        return float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"expected a number, got {value!r}") from None
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping | list):
+        raise ValueError(f"expected text, got {value!r}")
+    # YAML 1.1 reads the language code `no` as false.
+    return "no" if value is False else str(value)
+
+
+_SCALARS: dict[Any, Any] = {bool: _boolean, int: _integer, float: _number, str: _text}
+
+
+def _corpora(value: Any) -> list[CorpusFiles]:
+    if isinstance(value, Mapping) or (isinstance(value, list) and value and all(isinstance(v, str) for v in value)):
+        value = [value]
+    if not isinstance(value, list):
+        raise ValueError(f"expected a list of corpora, got {value!r}")
+    faults: list[str] = []
+    corpora = [_corpus(entry, faults) for entry in value]
+    if faults:
+        raise ValueError("; ".join(faults))
+    return corpora
+
+
+def _corpus(entry: Any, faults: list[str]) -> CorpusFiles:
+    if isinstance(entry, list | tuple):
+        if len(entry) > 2:
+            faults.append(f"expected SOURCE TARGET or one TSV file, got {len(entry)} files: {' '.join(map(str, entry))}")
+        entry = dict(zip(("source", "target"), entry, strict=False))
+    corpus = typing.cast(CorpusFiles, _build(CorpusFiles, entry, "", faults))
+    if not faults and not corpus.source:
+        faults.append("a corpus names no source file")
+    if not faults and not corpus.target and ".tsv" not in Path(corpus.source).suffixes:
+        faults.append(f"{corpus.source} has no target file beside it and is not a .tsv file")
+    return corpus
+
+
+def read_yaml(path: str | Path) -> Values:
+    """What a recipe file says, as nested values."""
+    import yaml
+
+    try:
+        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such recipe file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read as a recipe: {error}") from None
+    except yaml.YAMLError as error:
+        raise InputError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise InputError(f"{path}: a recipe is made of 'section:' blocks with 'key: value' lines")
+    return values
+
+
+def nested(flat: Mapping[str, Any]) -> Values:
+    """`{"model.d_model": 256}` → `{"model": {"d_model": 256}}`."""
+    result: Values = {}
+    for name, value in flat.items():
+        *sections, key = name.split(".")
+        place = result
+        for section in sections:
+            place = place.setdefault(section, {})
+        place[key] = value
+    return result
+
+
+def as_values(config: Any) -> Values:
+    """A config as nested plain values, for YAML or JSON."""
+    return dataclasses.asdict(config)

@@ -1,0 +1,108 @@
+"""What a person sees while a command works: errors with an exit code, lines and progress on stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TextIO
+
+
+class UndividedError(Exception):
+    """A failure told in one clear message, without a traceback. Exit code 1."""
+
+    exit_code = 1
+
+
+class InputError(UndividedError):
+    """Wrong usage or input: says which file and line, and what to do. Exit code 2."""
+
+    exit_code = 2
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 line`, `2,000 lines`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def duration(seconds: float) -> str:
+    """`42 s`, `3:05 min`, `2:03 h`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02d} min"
+    return f"{whole // 3600}:{whole % 3600 // 60:02d} h"
+
+
+class Console:
+    """Lines for people on stderr; on a terminal also one status line that is rewritten in place."""
+
+    def __init__(self, quiet: bool = False, stream: TextIO | None = None) -> None:
+        self.quiet = quiet
+        self.stream = stream if stream is not None else sys.stderr
+        self.live = not quiet and self.stream.isatty() and os.environ.get("TERM") != "dumb"
+        self.colour = self.live and not os.environ.get("NO_COLOR")
+        self._status_shown = False
+        self._last_status = 0.0
+
+    def say(self, text: str) -> None:
+        """Print one line (or several) and keep it."""
+        if not self.quiet:
+            self._write(text)
+
+    def warn(self, text: str) -> None:
+        """Print a line that stays visible even with `--quiet`."""
+        self._write(f"\x1b[33m{text}\x1b[0m" if self.colour else text)
+
+    def status(self, text: str, every: float = 0.1) -> None:
+        """Rewrite the status line on a terminal; say nothing elsewhere."""
+        now = time.monotonic()
+        if not self.live or now - self._last_status < every:
+            return
+        self._last_status = now
+        width = os.get_terminal_size(self.stream.fileno()).columns if self.stream.isatty() else 80
+        self.stream.write("\r\x1b[2K" + text[: width - 1])
+        self.stream.flush()
+        self._status_shown = True
+
+    def clear(self) -> None:
+        """Take the status line away."""
+        if self._status_shown:
+            self.stream.write("\r\x1b[2K")
+            self.stream.flush()
+            self._status_shown = False
+
+    def _write(self, text: str) -> None:
+        self.clear()
+        print(text, file=self.stream, flush=True)
+
+
+class Progress:
+    """How far a counted job is, with its rate and the time that is left."""
+
+    def __init__(self, console: Console, what: str, total: int | None, plain_every: float = 10.0) -> None:
+        self.console, self.what, self.total, self.plain_every = console, what, total, plain_every
+        self.done = 0
+        self.started = self._last_plain = time.monotonic()
+
+    def advance(self, count: int) -> None:
+        """Count work done and show it: on the status line, or now and then as a plain line."""
+        self.done += count
+        now = time.monotonic()
+        if self.console.live:
+            self.console.status(self.line(now))
+        elif now - self._last_plain >= self.plain_every:
+            self._last_plain = now
+            self.console.say(self.line(now))
+
+    def line(self, now: float) -> str:
+        """`translating: 1,200 of 5,000 lines, 60/s, 1:03 min left`."""
+        rate = self.done / max(now - self.started, 1e-9)
+        text = f"{self.what}: {self.done:,}"
+        if self.total is not None:
+            text += f" of {self.total:,}"
+        text += f", {rate:,.0f}/s"
+        if self.total is not None and self.done:
+            text += f", {duration((self.total - self.done) / rate)} left"
+        return text

@@ -1,0 +1,201 @@
+"""Files → pairs of text. What is wrong with a line is counted, reported, and never dropped in silence. [paper 5.1]"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from undivided.config import CorpusFiles, DataConfig
+from undivided.console import InputError, plural
+
+
+class Pair(NamedTuple):
+    """One line of a parallel corpus."""
+
+    line: int
+    source: str
+    target: str
+
+
+FAULTS = {
+    "not_utf8": "not valid UTF-8",
+    "nul": "holds a NUL character",
+    "columns": "not exactly two tab-separated columns",
+    "empty": "empty on one side or both",
+    "too_long": "longer than data.max_chars",
+    "equal": "source equal to target",
+}
+KEPT = {"equal"}
+"""Faults that are reported only: names and numbers rightly stay as they are."""
+
+
+@dataclass
+class Findings:
+    """What was found in one corpus: lines read and, for each fault, how many and the first line numbers."""
+
+    name: str
+    lines: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+    first: dict[str, list[int]] = field(default_factory=dict)
+
+    def add(self, fault: str, line: int) -> None:
+        """Count one faulty line."""
+        self.counts[fault] = self.counts.get(fault, 0) + 1
+        if self.counts[fault] <= 5:
+            self.first.setdefault(fault, []).append(line)
+
+    @property
+    def dropped(self) -> int:
+        """Lines that training does not see."""
+        return sum(count for fault, count in self.counts.items() if fault not in KEPT)
+
+    @property
+    def kept(self) -> int:
+        """Lines that training sees."""
+        return self.lines - self.dropped
+
+    def summary(self) -> str:
+        """The report of one corpus, a line for each fault."""
+        rows = [f"{self.name}: {plural(self.lines, 'line')} read, {self.kept:,} kept, {self.dropped:,} dropped"]
+        for fault, count in self.counts.items():
+            where = ", ".join(map(str, self.first[fault])) + (", …" if count > len(self.first[fault]) else "")
+            fate = "kept" if fault in KEPT else "dropped"
+            rows.append(f"  {fate}: {plural(count, 'line')} {FAULTS[fault]} (line {where})")
+        return "\n".join(rows)
+
+
+def open_bytes(path: str | Path) -> IO[bytes]:
+    """Open a file for reading, through gzip, xz or zstd where its name says so."""
+    path = Path(path)
+    try:
+        if path.is_dir():
+            raise InputError(f"{path}: is a directory, not a file of text")
+        if path.suffix == ".gz":
+            import gzip
+
+            return gzip.open(path, "rb")
+        if path.suffix == ".xz":
+            import lzma
+
+            return lzma.open(path, "rb")
+        if path.suffix == ".zst":
+            import zstandard
+
+            return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(path.open("rb"), read_across_frames=True))
+        return path.open("rb")
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def byte_lines(path: str | Path) -> Iterator[bytes]:
+    """The lines of a file, cut at \\n only, without their ends and without a byte-order mark."""
+    number = 0
+    with open_bytes(path) as stream:
+        try:
+            for number, line in enumerate(stream, 1):
+                if number == 1:
+                    line = line.removeprefix(b"\xef\xbb\xbf")
+                yield line.removesuffix(b"\n").removesuffix(b"\r")
+        except _unpacking_errors() as error:
+            raise InputError(f"{path}: damaged after line {number}: {error}") from None
+
+
+def _unpacking_errors() -> tuple[type[Exception], ...]:
+    """What the decompressors raise on a damaged file."""
+    import lzma
+    import zlib
+
+    import zstandard
+
+    return (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
+
+
+def byte_pairs(files: CorpusFiles) -> Iterator[tuple[bytes, bytes | None]]:
+    """The raw lines of both sides; a target of None marks a TSV line without exactly two columns."""
+    if not files.target:
+        for line in byte_lines(files.source):
+            columns = line.split(b"\t")
+            yield (columns[0], columns[1]) if len(columns) == 2 else (line, None)
+        return
+    lines = 0
+    for source, target in zip_longest(byte_lines(files.source), byte_lines(files.target)):
+        if source is None or target is None:
+            longer, shorter = (files.target, files.source) if source is None else (files.source, files.target)
+            total = sum(1 for _ in byte_lines(longer))
+            raise InputError(
+                f"{shorter} ends after {plural(lines, 'line')}, but {longer} has {total:,}: "
+                "line n of one must translate line n of the other; find where they part and mend it"
+            )
+        lines += 1
+        yield source, target
+
+
+def read_pairs(files: CorpusFiles, config: DataConfig, findings: Findings) -> Iterator[Pair]:
+    """The good pairs of a corpus; every fault is added to the findings."""
+    for number, (raw_source, raw_target) in enumerate(byte_pairs(files), 1):
+        findings.lines = number
+        fault, pair = _examine(number, raw_source, raw_target, config.max_chars)
+        if fault:
+            findings.add(fault, number)
+            if fault not in KEPT:
+                if config.on_bad_line == "error":
+                    raise InputError(f"{findings.name}, line {number}: {FAULTS[fault]}; mend it, or use --on-bad-line=skip")
+                continue
+        yield pair
+
+
+def _examine(number: int, raw_source: bytes, raw_target: bytes | None, max_chars: int) -> tuple[str, Pair]:
+    if raw_target is None:
+        return "columns", Pair(number, "", "")
+    try:
+        pair = Pair(number, raw_source.decode("utf-8"), raw_target.decode("utf-8"))
+    except UnicodeDecodeError:
+        return "not_utf8", Pair(number, "", "")
+    if "\0" in pair.source or "\0" in pair.target:
+        return "nul", pair
+    if not pair.source.strip() or not pair.target.strip():
+        return "empty", pair
+    if len(pair.source) > max_chars or len(pair.target) > max_chars:
+        return "too_long", pair
+    return ("equal" if pair.source == pair.target else ""), pair
+
+
+def name_of(files: CorpusFiles) -> str:
+    """How a corpus is called in messages."""
+    return f"{files.source} | {files.target}" if files.target else files.source
+
+
+def examine(corpora: Iterable[CorpusFiles], config: DataConfig) -> list[Findings]:
+    """Read corpora once and say what is in them; an error if nothing is left to learn from."""
+    report = []
+    for files in corpora:
+        findings = Findings(name_of(files))
+        for _ in read_pairs(files, config, findings):
+            pass
+        if not findings.lines:
+            raise InputError(f"{findings.name}: empty, there is nothing to learn from")
+        if not findings.kept:
+            raise InputError(f"no line can be used.\n{findings.summary()}")
+        report.append(findings)
+    return report
+
+
+def digest(path: str | Path) -> str:
+    """sha256 of a file's bytes."""
+    try:
+        with Path(path).open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def corpus_digests(corpora: Iterable[CorpusFiles]) -> dict[str, str]:
+    """sha256 of every file of some corpora, by path."""
+    return {path: digest(path) for files in corpora for path in (files.source, files.target) if path}

@@ -1,0 +1,43 @@
+"""Where the arithmetic happens: device, threads, precision."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+from undivided.console import InputError
+
+
+def choose_device(name: str = "auto") -> torch.device:
+    """The device that a setting names; `auto` takes a GPU where there is one."""
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise InputError(f"device: {name!r} is none of auto, cpu, cuda, cuda:N, mps") from None
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise InputError(f"device: {name} is not there; this machine has {torch.cuda.device_count()} CUDA devices")
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise InputError("device: mps is not there on this machine")
+    return device
+
+
+def use_threads(count: int) -> None:
+    """Compute with so many CPU threads; 0 is all cores this process may use."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    torch.set_num_threads(count or cores)
+
+
+def choose_precision(name: str, device: torch.device) -> torch.dtype:
+    """The arithmetic of training: `auto` is bfloat16 on GPUs that have it, else float32."""
+    if name != "auto":
+        if name != "float32" and device.type == "cpu":
+            raise InputError(f"train.precision: {name} is for GPUs; on a CPU use float32")
+        return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[name]
+    if device.type == "cuda" and torch.cuda.is_bf16_supported():
+        return torch.bfloat16
+    return torch.float32

@@ -1,0 +1,153 @@
+"""The Transformer. [paper Figure 1]"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from undivided.attention import Cache, MultiHeadAttention, padding_mask, self_mask
+from undivided.config import ModelConfig
+from undivided.layers import Embedding, FeedForward, Positions, Residual
+from undivided.models.contract import Memory
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then feed-forward. [paper 3.1]"""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.self_attention = MultiHeadAttention(config)
+        self.feed_forward = FeedForward(config)
+        self.residuals = nn.ModuleList(Residual(config) for _ in range(2))
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        x = self.residuals[0](x, lambda x: self.self_attention(x, mask))
+        return self.residuals[1](x, self.feed_forward)
+
+
+class DecoderLayer(nn.Module):
+    """Masked self-attention, attention to the encoder's output, feed-forward. [paper 3.1]"""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.self_attention = MultiHeadAttention(config)
+        self.cross_attention = MultiHeadAttention(config, across=True)
+        self.feed_forward = FeedForward(config)
+        self.residuals = nn.ModuleList(Residual(config) for _ in range(3))
+
+    def forward(self, x: Tensor, mask: Tensor | None, key: Tensor, value: Tensor, memory_mask: Tensor | None) -> Tensor:
+        x = self.residuals[0](x, lambda x: self.self_attention(x, mask))
+        x = self.residuals[1](x, lambda x: self.cross_attention.across(x, key, value, memory_mask))
+        return self.residuals[2](x, self.feed_forward)
+
+    def step(self, x: Tensor, past: Cache, key: Tensor, value: Tensor, memory_mask: Tensor | None) -> Tensor:
+        """One position `B W D`: the beams of a sentence are the queries of one attention to its memory."""
+        x = self.residuals[0](x, lambda x: self.self_attention.step(x, past))
+        x = self.residuals[1](x, lambda x: self.cross_attention.across(x, key, value, memory_mask))
+        return self.residuals[2](x, self.feed_forward)
+
+
+@dataclass
+class TransformerState:
+    """Between steps: how far we are, the past of every layer, and what it reads of the memory."""
+
+    length: int
+    past: list[Cache]
+    memory: list[tuple[Tensor, Tensor]]  # B H S K
+    mask: Tensor | None  # B 1 1 S
+
+    def select(self, sentences: Tensor, parents: Tensor) -> TransformerState:
+        """The state of chosen sentences (`B'`) and, of each, chosen beams (`B' W'`)."""
+        past = [cache.select(sentences, parents) for cache in self.past]
+        if len(sentences) == len(self.memory[0][0]):
+            return TransformerState(self.length, past, self.memory, self.mask)
+        memory = [(key[sentences], value[sentences]) for key, value in self.memory]
+        return TransformerState(self.length, past, memory, None if self.mask is None else self.mask[sentences])
+
+
+class Transformer(nn.Module):
+    """Encoder and decoder stacks with tied embeddings. [paper Figure 1, 3.1, 3.4]"""
+
+    def __init__(self, config: ModelConfig, src_vocab: int, tgt_vocab: int) -> None:
+        super().__init__()
+        if config.tie == "all" and src_vocab != tgt_vocab:
+            raise ValueError(f"one matrix cannot serve vocabularies of {src_vocab} and {tgt_vocab} tokens")
+        self.config = config
+        target_weight = _matrix(tgt_vocab, config.d_model)
+        source_weight = target_weight if config.tie == "all" else _matrix(src_vocab, config.d_model)
+        positions = Positions(config)
+        self.target_embedding = Embedding(config, target_weight, positions)
+        self.source_embedding = Embedding(config, source_weight, positions)
+        self.output_weight = target_weight if config.tie != "none" else _matrix(tgt_vocab, config.d_model)
+        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        pre = config.norm == "pre"
+        self.encoder_norm = nn.LayerNorm(config.d_model) if pre else nn.Identity()
+        self.decoder_norm = nn.LayerNorm(config.d_model) if pre else nn.Identity()
+        self.initialise()
+
+    def initialise(self) -> None:
+        """Glorot-uniform projections, embeddings of variance 1/d_model, zero biases.
+
+        The paper does not say. Scaled by √d_model the embeddings enter with variance 1, near that of the positions,
+        and the tied output layer starts with logits of variance about 1, so that the first loss is near log V.
+        """
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+            if isinstance(module, MultiHeadAttention):
+                stacked = module.qkv if hasattr(module, "qkv") else module.key_value
+                widths = module.widths if hasattr(module, "qkv") else module.widths[1:]
+                for part in stacked.weight.split(widths):
+                    nn.init.xavier_uniform_(part)
+        for weight in (self.source_embedding.weight, self.target_embedding.weight, self.output_weight):
+            nn.init.normal_(weight, std=self.config.d_model**-0.5)
+        if self.config.positions == "learned":
+            nn.init.normal_(self.target_embedding.positions.learned, std=0.02)
+
+    def encode(self, src: Tensor, src_mask: Tensor | None) -> Memory:
+        """Source ids `B S` → memory; `src_mask` is True at real tokens, None if all are."""
+        x = self.source_embedding(src)
+        mask = padding_mask(src_mask)
+        near = self_mask(src.shape[1], causal=False, window=self.config.window, device=src.device)
+        if near is not None:
+            mask = near if mask is None else mask & near
+        for layer in self.encoder:
+            x = layer(x, mask)
+        return Memory(self.encoder_norm(x), src_mask)
+
+    def decode(self, memory: Memory, tgt_in: Tensor) -> Tensor:
+        """Teacher-forced: target ids shifted right `B T` → states `B T D`. Padding stands last, so no state sees it."""
+        x = self.target_embedding(tgt_in)
+        mask = self_mask(tgt_in.shape[1], causal=True, window=self.config.window, device=tgt_in.device)
+        memory_mask = padding_mask(memory.mask)
+        for layer in self.decoder:
+            key, value = layer.cross_attention.read(memory.states)
+            x = layer(x, mask, key, value, memory_mask)
+        return self.decoder_norm(x)
+
+    def logits(self, states: Tensor) -> Tensor:
+        """States `… D` → logits `… V` by the tied output layer. [paper 3.4]"""
+        return F.linear(states, self.output_weight)
+
+    def start(self, memory: Memory) -> TransformerState:
+        """The state before the first step, with one beam for each sentence."""
+        read = [layer.cross_attention.read(memory.states) for layer in self.decoder]
+        return TransformerState(0, [Cache() for _ in self.decoder], read, padding_mask(memory.mask))
+
+    def step(self, state: TransformerState, tokens: Tensor) -> Tensor:
+        """One more token for each sentence and beam, `B W` → the next token's logits `B W V`."""
+        x = self.target_embedding(tokens.reshape(-1, 1), state.length).view(*tokens.shape, -1)
+        for layer, past, (key, value) in zip(self.decoder, state.past, state.memory, strict=True):
+            x = layer.step(x, past, key, value, state.mask)
+        state.length += 1
+        return self.logits(self.decoder_norm(x))
+
+
+def _matrix(rows: int, columns: int) -> nn.Parameter:
+    return nn.Parameter(torch.empty(rows, columns))

@@ -1,0 +1,86 @@
+"""BLEU, chrF and TER with their signatures, and perplexity. [paper 6.1]"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sacrebleu.metrics import BLEU, CHRF, TER
+
+from undivided.console import InputError, plural
+from undivided.corpus import byte_lines
+from undivided.translate import Translator
+
+
+@dataclass(frozen=True)
+class Score:
+    """A figure with the signature that lets others reproduce it."""
+
+    name: str
+    score: float
+    signature: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.score:.2f} {self.signature}"
+
+
+def read_lines(path: str | Path) -> list[str]:
+    """The lines of a text file, or a clear error that names the line."""
+    lines = []
+    for number, line in enumerate(byte_lines(path), 1):
+        try:
+            lines.append(line.decode("utf-8"))
+        except UnicodeDecodeError:
+            raise InputError(f"{path}, line {number}: not valid UTF-8") from None
+    return lines
+
+
+def score(hypotheses: Sequence[str], *references: Sequence[str], target_lang: str = "") -> list[Score]:
+    """sacreBLEU, chrF2 and TER of translations against one or more references."""
+    if not hypotheses:
+        raise InputError("nothing to score: there are no translations")
+    for reference in references:
+        if len(reference) != len(hypotheses):
+            raise InputError(
+                f"{plural(len(hypotheses), 'translation')} but {plural(len(reference), 'reference')}: "
+                "line n of one must belong to line n of the other"
+            )
+    streams = [list(reference) for reference in references]
+    results = []
+    for metric in (BLEU(trg_lang=target_lang), CHRF(), TER()):
+        value = metric.corpus_score(list(hypotheses), streams)
+        results.append(Score(value.name, value.score, str(metric.get_signature())))
+    return results
+
+
+def bleu(hypotheses: Sequence[str], references: Sequence[str], target_lang: str = "") -> Score:
+    """sacreBLEU alone."""
+    metric = BLEU(trg_lang=target_lang)
+    value = metric.corpus_score(list(hypotheses), [list(references)])
+    return Score("BLEU", value.score, str(metric.get_signature()))
+
+
+def moses_bleu(hypotheses: Sequence[str], references: Sequence[str], lang: str) -> Score:
+    """Lowercased BLEU over Moses-normalised and -tokenised text, as in older papers (needs the extra `moses`)."""
+    try:
+        import sacremoses
+    except ImportError:
+        raise InputError("Moses tokenisation needs an extra: pip install 'undivided[moses]'") from None
+    normalise = sacremoses.MosesPunctNormalizer(lang).normalize
+    tokenise = sacremoses.MosesTokenizer(lang).tokenize
+
+    def prepared(lines: Sequence[str]) -> list[str]:
+        return [tokenise(normalise(line), escape=False, return_str=True).lower() for line in lines]
+
+    metric = BLEU(tokenize="none", force=True)
+    value = metric.corpus_score(prepared(hypotheses), [prepared(references)])
+    signature = f"{metric.get_signature()}|sacremoses:{sacremoses.__version__}.{lang}.normalised.tokenised.lowercased"
+    return Score("BLEU-moses-lc", value.score, signature)
+
+
+def perplexity(translator: Translator, sources: Sequence[str], targets: Sequence[str]) -> float:
+    """exp of the mean negative log-likelihood of a target token, end symbols included."""
+    rows = translator.score(sources, targets)
+    return math.exp(-sum(map(sum, rows)) / max(1, sum(map(len, rows))))

@@ -1,0 +1,185 @@
+"""Text ↔ ids: subwords learned, saved and loaded, so that every text comes back exactly as it was. [paper 5.1]"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import sentencepiece
+
+from undivided.config import TokensConfig
+from undivided.console import InputError
+
+PAD, UNK, BOS, EOS = 0, 1, 2, 3
+"""`<pad> <unk> <s> </s>`: fixed ids. `<s>` starts the decoder, `</s>` ends both sides.
+
+Hugging Face Marian and CTranslate2 take all four from their configuration, so any fixed choice can be carried there.
+"""
+
+SMALLEST_VOCABULARY = 4 + 256
+"""Special ids and the 256 byte pieces that spell characters never seen."""
+
+SPACE_MARK = "\u2581"
+"""sentencepiece writes spaces as `▁`; a `▁` in the text itself needs care to come back."""
+
+
+def vocab_size_for(pairs: int) -> int:
+    """A vocabulary that suits a corpus of so many pairs: the paper's 37,000 at its scale, fewer below."""
+    for limit, size in ((5_000, 2_000), (15_000, 4_000), (50_000, 8_000), (300_000, 16_000), (2_000_000, 24_000), (10_000_000, 32_000)):
+        if pairs < limit:
+            return size
+    return 37_000
+
+
+def learn(lines: Iterable[str], config: TokensConfig, vocab_size: int, seed: int) -> bytes:
+    """Learn a subword model from lines of text; a vocabulary larger than the text can fill is made smaller."""
+    lines = list(_sampled(lines, 10_000_000, seed))
+    while True:
+        model = io.BytesIO()
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(lines),
+                model_writer=model,
+                model_type=config.kind,
+                vocab_size=vocab_size,
+                character_coverage=config.character_coverage,
+                normalization_rule_name="identity",
+                remove_extra_whitespaces=False,
+                byte_fallback=True,
+                pad_id=PAD, unk_id=UNK, bos_id=BOS, eos_id=EOS,
+                max_sentence_length=1 << 20,
+                minloglevel=2,
+            )  # fmt: skip
+            return model.getvalue()
+        except RuntimeError as error:
+            # sentencepiece tells the largest size it could fill: "… set it to a value <= 312."
+            fillable = re.search(r"value <= (\d+)", str(error))
+            if not fillable:
+                raise InputError(f"tokens.vocab_size: {vocab_size} subwords cannot be learned from this text: {error}") from None
+            vocab_size = int(fillable[1])
+
+
+def _sampled(lines: Iterable[str], most: int, seed: int) -> Iterator[str]:
+    """All lines, or evenly spread ones when there are more than `most` (bounded memory)."""
+    import random
+
+    chosen: list[str] = []
+    chance = random.Random(seed)
+    for number, line in enumerate(lines):
+        if number < most:
+            chosen.append(line)
+        elif (place := chance.randrange(number + 1)) < most:
+            chosen[place] = line
+    yield from chosen
+
+
+class Subwords:
+    """One subword model: text → ids → the same text."""
+
+    def __init__(self, model: bytes) -> None:
+        self.model = model
+        try:
+            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        except RuntimeError:
+            raise InputError("the subword model is damaged: it cannot be read by sentencepiece") from None
+        special = [self._processor.pad_id(), self._processor.unk_id(), self._processor.bos_id(), self._processor.eos_id()]
+        if special != [PAD, UNK, BOS, EOS]:
+            raise InputError(f"the subword model has the special ids {special}, expected {[PAD, UNK, BOS, EOS]}")
+        self._mark_ids = [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in SPACE_MARK.encode()]
+
+    def __len__(self) -> int:
+        return len(self._processor)
+
+    def encode(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
+        """Ids of each text, each closed by `</s>`."""
+        try:
+            rows: list[list[int]] = self._processor.encode(list(texts), num_threads=threads, add_eos=True)
+        except UnicodeEncodeError as error:
+            raise InputError(f"the text holds a lone surrogate (half a character) and is not valid Unicode: {error}") from None
+        for place, text in enumerate(texts):
+            if SPACE_MARK in text:
+                rows[place] = self._encode_with_marks(text)
+        return rows
+
+    def sample(self, rows: Sequence[Sequence[int]], dropout: float, seed: int) -> list[list[int]]:
+        """Other segmentations of the same texts by BPE-dropout (Provilkov et al., 2020), a function of the seed.
+
+        sentencepiece seeds its generator once per thread, and one call with `num_threads=1` is one fresh thread.
+        """
+        sentencepiece.set_random_generator_seed(seed % (1 << 32))
+        texts = self.decode(rows)
+        sampled: list[list[int]] = self._processor.encode(
+            texts, num_threads=1, add_eos=True, enable_sampling=True, alpha=dropout, nbest_size=-1
+        )
+        return [list(row) if SPACE_MARK in text else new for row, text, new in zip(rows, texts, sampled, strict=True)]
+
+    def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
+        """The text of each row of ids; special ids are silent."""
+        return list(self._processor.decode([[token for token in row if token > EOS] for row in rows]))
+
+    def pieces(self, row: Sequence[int]) -> list[str]:
+        """The subwords themselves, for people to see."""
+        return [self._processor.id_to_piece(int(token)) for token in row]
+
+    def _encode_with_marks(self, text: str) -> list[int]:
+        """Encode `▁` as its three bytes, through a stand-in character that neither text nor vocabulary knows."""
+        for code in range(0x10FFFD, 0xF0000, -1):
+            stand_in = [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in chr(code).encode()]
+            ids: list[int] = self._processor.encode(chr(code))
+            if chr(code) not in text and ids[-4:] == stand_in:
+                break
+        ids = self._processor.encode(text.replace(SPACE_MARK, chr(code)), add_eos=True)
+        result: list[int] = []
+        for token in ids:
+            result.append(token)
+            if result[-4:] == stand_in:
+                result[-4:] = self._mark_ids
+        return result
+
+
+class Tokenizer:
+    """The subwords of both languages: one joint model, or one each."""
+
+    def __init__(self, source: Subwords, target: Subwords | None = None) -> None:
+        self.source = source
+        self.target = target if target is not None else source
+
+    @property
+    def joint(self) -> bool:
+        """Whether both languages share one vocabulary."""
+        return self.source is self.target
+
+    def save(self, folder: Path) -> list[str]:
+        """Write the subword model(s) into a folder; the names written."""
+        if self.joint:
+            parts = {"subwords.model": self.source}
+        else:
+            parts = {"source.model": self.source, "target.model": self.target}
+        for name, subwords in parts.items():
+            (folder / name).write_bytes(subwords.model)
+        return list(parts)
+
+    @classmethod
+    def load(cls, folder: Path) -> Tokenizer:
+        """Read what `save` wrote."""
+        if (folder / "subwords.model").exists():
+            return cls(Subwords((folder / "subwords.model").read_bytes()))
+        parts = [folder / "source.model", folder / "target.model"]
+        for part in parts:
+            if not part.exists():
+                raise InputError(f"{folder}: holds no subword model ({part.name} is missing)")
+        return cls(*(Subwords(part.read_bytes()) for part in parts))
+
+    @classmethod
+    def learn(cls, pairs: Iterable[tuple[str, str]], config: TokensConfig, count: int, seed: int) -> Tokenizer:
+        """Learn subwords from pairs of text; `count` is how many there are."""
+        size = config.vocab_size or vocab_size_for(count)
+        if size < SMALLEST_VOCABULARY:
+            raise InputError(f"tokens.vocab_size: {size} is less than {SMALLEST_VOCABULARY}, the special ids and the bytes")
+        if config.joint:
+            return cls(Subwords(learn((text for pair in pairs for text in pair), config, size, seed)))
+        pairs = list(pairs)
+        sides = (learn((pair[side] for pair in pairs), config, size, seed) for side in (0, 1))
+        return cls(*(Subwords(side) for side in sides))

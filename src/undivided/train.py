@@ -1,0 +1,508 @@
+"""Batches → loss → step → validate → save, until done; then the model folder. [paper 5]"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from undivided import __version__, artifact, checkpoint
+from undivided.artifact import Artifact, fill, weights
+from undivided.batches import Batch, BatchStream, Place, Store, load_batch, open_store
+from undivided.config import Recipe, Values, as_values, build, merge, preset_for
+from undivided.console import Console, InputError, Progress, UndividedError, duration, plural
+from undivided.corpus import Findings, corpus_digests, examine, name_of, read_pairs
+from undivided.device import choose_device, choose_precision, use_threads
+from undivided.loss import smoothed_loss
+from undivided.models import make_model
+from undivided.schedule import learning_rate, make_optimizer
+from undivided.score import Score, bleu, perplexity
+from undivided.tokens import Tokenizer
+from undivided.translate import Translator
+
+
+class Stopped(UndividedError):
+    """Training was asked to stop; everything is saved."""
+
+    def __init__(self, number: int, message: str) -> None:
+        super().__init__(message)
+        self.exit_code = 128 + number
+
+
+def train(values: Values, console: Console | None = None) -> Path:
+    """Learn a model from what a recipe says, or go on where `train.out` was left. The model folder."""
+    console = console or Console()
+    recipe, resumed = prepare_recipe(values, console)
+    use_threads(recipe.train.threads)
+    out = Path(recipe.train.out)
+    tokenizer = prepare_tokenizer(recipe, out / "training", console)
+    trainer = Trainer(recipe, tokenizer, out, console)
+    if resumed:
+        trainer.resume()
+    with trainer.stop_on_signals():
+        trainer.run()
+    return out
+
+
+def prepare_recipe(values: Values, console: Console) -> tuple[Recipe, bool]:
+    """The full recipe, and whether it goes on with a run that was begun before."""
+    out = (values.get("train") or {}).get("out")
+    if not out:
+        raise InputError("where should the model go? Name a directory: --out DIR")
+    saved = Path(out) / "training" / "recipe.json"
+    if saved.exists():
+        console.say(f"{out}: going on with the training that was begun there")
+        return _continued(json.loads(saved.read_text(encoding="utf-8")), values), True
+    draft = build(values)
+    if not draft.data.train:
+        raise InputError("what should it learn from? Name parallel text: --train SOURCE TARGET")
+    findings = examine([*draft.data.train, *draft.data.valid], draft.data)
+    for finding in findings:
+        console.say(finding.summary())
+    pairs = sum(finding.kept for finding in findings[: len(draft.data.train)])
+    preset = draft.preset or preset_for(pairs)
+    if not draft.preset:
+        console.say(f"preset {preset}: suits a corpus of {plural(pairs, 'pair')} (another: --preset NAME)")
+    if not draft.data.valid:
+        console.warn("no validation data (--valid SOURCE TARGET): quality will not be measured during training")
+    recipe = build(values, preset)
+    if not recipe.tokens.joint and recipe.model.tie == "all":
+        recipe = dataclasses.replace(recipe, model=dataclasses.replace(recipe.model, tie="target"))
+        console.say("separate vocabularies: the source embedding has a matrix of its own (model.tie: target)")
+    saved.parent.mkdir(parents=True, exist_ok=True)
+    record = {"recipe": as_values(recipe), "digests": corpus_digests([*recipe.data.train, *recipe.data.valid])}
+    saved.write_text(json.dumps(record, indent=2, ensure_ascii=False), encoding="utf-8")
+    return recipe, False
+
+
+MAY_CHANGE = {"max_steps", "max_epochs", "minutes", "patience", "device", "threads", "out", "log_every", "tensorboard",
+              "validate_every", "validate_beam", "validate_lines", "save_every", "keep_last", "average"}  # fmt: skip
+"""Settings of `train` that a resumed run may be given anew; all else would make it another run."""
+
+
+def _continued(record: Mapping[str, Any], values: Values) -> Recipe:
+    """The saved recipe with what may change; refused if the data or anything else differs."""
+    old = build(record["recipe"])
+    new = build(merge(record["recipe"], values), record["recipe"]["preset"])
+    faults = []
+    for name, before, after in _differences(as_values(old), as_values(new)):
+        section, _, key = name.partition(".")
+        if section != "search" and not (section == "train" and key in MAY_CHANGE):
+            faults.append(f"{name} was {before!r}, now {after!r}")
+    for path, sha256 in record["digests"].items():
+        if corpus_digests_now(path) != sha256:
+            faults.append(f"{path} is no longer the file that training began with")
+    if faults:
+        raise InputError("this would be another training; undo the change or choose another --out:\n  - " + "\n  - ".join(faults))
+    return new
+
+
+def corpus_digests_now(path: str) -> str:
+    """sha256 of a corpus file as it is now, or nothing if it has gone."""
+    from undivided.corpus import digest
+
+    return digest(path) if Path(path).exists() else ""
+
+
+def _differences(before: Values, after: Values, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+    for key in before.keys() | after.keys():
+        old, new = before.get(key), after.get(key)
+        if isinstance(old, dict) and isinstance(new, dict):
+            yield from _differences(old, new, f"{prefix}{key}.")
+        elif old != new:
+            yield f"{prefix}{key}", old, new
+
+
+def prepare_tokenizer(recipe: Recipe, folder: Path, console: Console) -> Tokenizer:
+    """The subwords of this run: learned once, then read."""
+    home = folder / "subwords"
+    if home.is_dir():
+        return Tokenizer.load(home)
+    corpora = recipe.data.train
+    counts = [sum(1 for _ in read_pairs(files, recipe.data, Findings(name_of(files)))) for files in corpora]
+    pairs = ((pair.source, pair.target) for files in corpora for pair in read_pairs(files, recipe.data, Findings("")))
+    tokenizer = Tokenizer.learn(pairs, recipe.tokens, sum(counts), recipe.train.seed)
+    kind = "joint" if tokenizer.joint else "source and target"
+    sizes = f"{len(tokenizer.source):,}" + ("" if tokenizer.joint else f" and {len(tokenizer.target):,}")
+    console.say(f"learned {sizes} {kind} {recipe.tokens.kind} subwords")
+    building = folder / "subwords.building"
+    building.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(building)
+    building.rename(home)
+    return tokenizer
+
+
+def open_training_store(recipe: Recipe, tokenizer: Tokenizer, folder: Path, console: Console) -> Store:
+    """The token store of the training corpora; pairs over the length limit are reported."""
+    progress = Progress(console, "tokenising pairs", None)
+    store = open_store(folder, recipe.data.train, tokenizer, recipe.data, progress.advance)
+    console.clear()
+    for files, over in zip(recipe.data.train, store.over_length, strict=True):
+        if over:
+            console.say(f"{name_of(files)}: dropped {plural(over, 'pair')} with more than {recipe.data.max_length} subwords on a side")
+    return store
+
+
+@dataclass
+class RunState:
+    """The counters of a run."""
+
+    step: int = 0
+    place: Place = field(default_factory=Place)
+    seconds: float = 0.0
+    target_tokens: int = 0
+    best_bleu: float = -1.0
+    since_best: int = 0
+    skipped: int = 0
+
+
+class Trainer:
+    """One training run."""
+
+    def __init__(self, recipe: Recipe, tokenizer: Tokenizer, out: Path, console: Console) -> None:
+        self.recipe, self.config, self.tokenizer, self.console = recipe, recipe.train, tokenizer, console
+        self.out, self.folder = out, out / "training"
+        self.device = choose_device(self.config.device)
+        self.precision = choose_precision(self.config.precision, self.device)
+        self.store = open_training_store(recipe, tokenizer, self.folder, console)
+        self.stream = BatchStream(self.store, recipe.batches, self.config.seed)
+        torch.manual_seed(self.config.seed)
+        self.model = make_model(recipe.model, len(tokenizer.source), len(tokenizer.target)).to(self.device)
+        self.names = [name for name, _ in self.model.named_parameters()]
+        self.optimizer = make_optimizer(self.model, self.config)
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision is torch.float16)
+        self.ema = [p.detach().clone() for p in self.model.parameters()] if self.config.ema else []
+        self.state = RunState()
+        self.valid = self._valid_pairs()
+        self.log = Log(self.folder, self.config.tensorboard)
+        self._stop_signal = 0
+        count = sum(parameter.numel() for parameter in self.model.parameters())
+        console.say(f"{count / 1e6:.1f} M parameters on {self.device}, {len(self.store):,} pairs, {self.store.target_tokens:,} target tokens")
+
+    def _valid_pairs(self) -> tuple[list[str], list[str]]:
+        pairs = [p for files in self.recipe.data.valid for p in read_pairs(files, self.recipe.data, Findings(name_of(files)))]
+        return [pair.source for pair in pairs], [pair.target for pair in pairs]
+
+    def run(self) -> None:
+        """Train until a limit is reached, then write the final model."""
+        self.model.train()
+        meter = Meter()
+        plans = self.stream.plans()
+        while not self._finished():
+            began = time.monotonic()
+            loss, likelihood, tokens = self._step(plans)
+            spent = time.monotonic() - began
+            self.state.seconds += spent
+            meter.add(loss, likelihood, tokens, spent)
+            self.console.status(self._line(meter))
+            if self.state.step % self.config.log_every == 0:
+                self._log_step(meter)
+                meter = Meter()
+            if self._stop_signal:
+                self._stop()
+            if self.state.step % self.config.save_every == 0:
+                self.save()
+            if self.state.step % self.config.validate_every == 0:
+                self._validate()
+        self.save()
+        self._finish()
+
+    def _finished(self) -> bool:
+        state, config = self.state, self.config
+        return (
+            state.step >= config.max_steps
+            or bool(config.max_epochs and state.place.epoch >= config.max_epochs)
+            or bool(config.minutes and state.seconds >= config.minutes * 60)
+            or bool(config.patience and state.since_best >= config.patience)
+        )
+
+    def _step(self, plans: Iterator[tuple[Any, Place]]) -> tuple[float, float, int]:
+        """One update: sums of loss and negative log-likelihood, and the target tokens they are over."""
+        batches, place = self._next_batches(plans)
+        tokens = sum(int((batch.tgt_out != 0).sum()) for batch in batches)
+        loss = likelihood = 0.0
+        for batch in batches:
+            part, plain = self._gradients(batch.to(self.device), tokens)
+            loss, likelihood = loss + part, likelihood + plain
+        self.state.step += 1
+        self.state.place = place
+        self.state.target_tokens += tokens
+        self._update()
+        return loss, likelihood, tokens
+
+    def _next_batches(self, plans: Iterator[tuple[Any, Place]]) -> tuple[list[Batch], Place]:
+        batches = []
+        for _ in range(self.recipe.batches.accumulate):
+            plan, place = next(plans)
+            key = (self.config.seed, place.epoch, place.pool, place.batch)
+            batches.append(load_batch(self.store, plan, self.tokenizer, self.recipe.tokens.dropout, *key))
+        return batches, place
+
+    def _gradients(self, batch: Batch, tokens: int) -> tuple[float, float]:
+        """Add the gradients of a batch, as its part of the mean over all tokens of the step. [paper 3.1, 5.4]"""
+        with torch.autocast(self.device.type, self.precision, enabled=self.precision is not torch.float32):
+            mask = batch.src_mask
+            memory = self.model.encode(batch.src, None if self.device.type == "cpu" and bool(mask.all()) else mask)
+            states = self.model.decode(memory, batch.tgt_in)
+            loss, likelihood = smoothed_loss(states, self.model.output_weight, batch.tgt_out, self.config.label_smoothing)
+        self.scaler.scale(loss / tokens).backward()
+        return float(loss.detach()), float(likelihood)
+
+    def _update(self) -> None:
+        """Take the step, unless a gradient is not finite: such a step is skipped and counted."""
+        rate = learning_rate(self.state.step, self.config, self.recipe.model.d_model, self.state.seconds)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.scaler.unscale_(self.optimizer)
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip or math.inf)
+        if bool(norm.isfinite()):
+            self.scaler.step(self.optimizer)
+            self.state.skipped = 0
+        else:
+            self.state.skipped += 1
+            self.console.warn(f"step {self.state.step}: the gradient is not finite, the step is skipped")
+            if self.state.skipped >= 20:
+                raise UndividedError("20 steps in a row had no finite gradient: lower train.rate, or set train.clip to 1")
+        self.scaler.update()
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.ema:
+            torch._foreach_lerp_(self.ema, [p.detach() for p in self.model.parameters()], 1 - self.config.ema)
+
+    def _line(self, meter: Meter) -> str:
+        state = self.state
+        return (
+            f"step {state.step:,}, epoch {state.place.epoch + 1}, loss {meter.loss:.3f}, perplexity {meter.perplexity:.2f}, "
+            f"{meter.rate:,.0f} tokens/s, {duration(self._seconds_left())} left"
+        )
+
+    def _seconds_left(self) -> float:
+        state, config = self.state, self.config
+        left = [(config.max_steps - state.step) * state.seconds / max(1, state.step)]
+        if config.minutes:
+            left.append(config.minutes * 60 - state.seconds)
+        if config.max_epochs and state.target_tokens:
+            done = state.target_tokens / self.store.target_tokens
+            left.append((config.max_epochs - done) * state.seconds / done)
+        return max(0.0, min(left))
+
+    def _log_step(self, meter: Meter) -> None:
+        rate = self.optimizer.param_groups[0]["lr"]
+        self.console.say(f"{self._line(meter)}, rate {rate:.2e}")
+        self.log.write("step", self.state, loss=meter.loss, perplexity=meter.perplexity, tokens_per_second=meter.rate, rate=rate)
+
+    @contextmanager
+    def _averaged(self) -> Iterator[None]:
+        """For a while, the model has its running-average weights, if such are kept."""
+        own = [parameter.detach().clone() for parameter in self.model.parameters()] if self.ema else []
+        _assign(self.model, self.ema)
+        self.model.eval()
+        try:
+            yield
+        finally:
+            _assign(self.model, own)
+            self.model.train()
+
+    def _validate(self) -> None:
+        """Measure on held-out pairs by real decoding; the best model so far becomes the model folder."""
+        if not self.valid[0]:
+            return
+        began = time.monotonic()
+        with self._averaged():
+            quality, surprise = self._measure()
+            better = quality.score > self.state.best_bleu
+            self.state.since_best = 0 if better else self.state.since_best + 1
+            if better:
+                self.state.best_bleu = quality.score
+                self._export({"validation BLEU": quality}, f"step {self.state.step}")
+        self.console.say(
+            f"validation at step {self.state.step:,}: BLEU {quality.score:.2f}{' (best so far)' if better else ''}, "
+            f"perplexity {surprise:.2f}, in {duration(time.monotonic() - began)}"
+        )
+        self.log.write("validation", self.state, bleu=quality.score, signature=quality.signature, perplexity=surprise)
+
+    def _measure(self) -> tuple[Score, float]:
+        sources, targets = (side[: self.config.validate_lines] for side in self.valid)
+        translator = Translator(Artifact(self.recipe, self.tokenizer, self.model))
+        outputs = [result.text for result in translator.stream(sources, beam_size=self.config.validate_beam, n_best=1)]
+        return bleu(outputs, targets, self.recipe.data.target_lang), perplexity(translator, *self.valid)
+
+    def save(self) -> None:
+        """Write a checkpoint, then remove what is too old."""
+        tensors = {
+            "model": weights(self.model),
+            "optimizer": checkpoint.optimizer_tensors(self.optimizer, self.names),
+            "random": checkpoint.random_tensors(),
+        }
+        if self.ema:
+            tensors["ema"] = dict(zip(self.names, self.ema, strict=True))
+        state = asdict(self.state) | {"scaler": self.scaler.state_dict()}
+        folder = self.folder / "checkpoints"
+        checkpoint.write(folder, self.state.step, checkpoint.Checkpoint(state, tensors))
+        checkpoint.prune(folder, max(self.config.keep_last, self.config.average))
+
+    def resume(self) -> None:
+        """Take up the newest whole checkpoint."""
+        found = checkpoint.newest(self.folder / "checkpoints", self.console)
+        if found is None:
+            self.console.say("no checkpoint was written yet: training begins at step 1")
+            return
+        fill(self.model, found.tensors["model"], "checkpoint")
+        checkpoint.fill_optimizer(self.optimizer, self.names, found.tensors["optimizer"])
+        checkpoint.fill_random(found.tensors["random"])
+        if self.ema:
+            self.ema = [found.tensors["ema"][name].to(self.device) for name in self.names]
+        state = dict(found.state)
+        self.scaler.load_state_dict(state.pop("scaler"))
+        self.state = RunState(**{**state, "place": Place(**state["place"])})
+        self.stream.place = dataclasses.replace(self.state.place)
+        self.console.say(f"resumed at step {self.state.step:,}")
+        self.log.write("resume", self.state)
+
+    @contextmanager
+    def stop_on_signals(self) -> Iterator[None]:
+        """SIGINT and SIGTERM ask training to stop after the step it is in."""
+
+        def ask(number: int, _: object) -> None:
+            if self._stop_signal:
+                raise KeyboardInterrupt
+            self._stop_signal = number
+            self.console.warn("stopping after this step (once more: at once) …")
+
+        before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _stop(self) -> None:
+        self.save()
+        raise Stopped(
+            self._stop_signal, f"stopped and saved at step {self.state.step:,}; go on with: undivided train --out {self.out}"
+        )
+
+    def _finish(self) -> None:
+        """The final model: averaged weights, unless validation liked a single checkpoint better. [paper 6.1]"""
+        self.console.clear()
+        last = checkpoint.paths(self.folder / "checkpoints")[-self.config.average :]
+        if self.ema:
+            _assign(self.model, self.ema)
+            kind = f"running average, decay {self.config.ema}"
+        else:
+            fill(self.model, checkpoint.average_weights(last), "averaged checkpoints")
+            kind = f"average of the last {plural(len(last), 'checkpoint')}"
+        self.model.eval()
+        if self.valid[0]:
+            quality, surprise = self._measure()
+            self.console.say(f"{kind}: validation BLEU {quality.score:.2f}, perplexity {surprise:.2f}")
+            self.log.write("final", self.state, bleu=quality.score, signature=quality.signature, perplexity=surprise)
+            if quality.score >= self.state.best_bleu:
+                self._export({"validation BLEU": quality}, kind)
+            else:
+                self.console.say(f"kept the checkpoint with validation BLEU {self.state.best_bleu:.2f}, which is better")
+        else:
+            self._export({}, kind)
+        self.console.say(f"the model is in {self.out}; translate with: undivided translate {self.out} < FILE")
+
+    def _export(self, scores: dict[str, Score], kind: str) -> None:
+        """Write the model folder with what was measured."""
+        state = self.state
+        facts = {
+            "scores": {name: {"score": round(value.score, 2), "signature": value.signature} for name, value in scores.items()},
+            "weights": kind,
+            "parameters": sum(parameter.numel() for parameter in self.model.parameters()),
+            "vocabulary": len(self.tokenizer.target),
+            "steps": state.step,
+            "epochs": state.place.epoch,
+            "target_tokens": state.target_tokens,
+            "seconds": round(state.seconds, 1),
+            "device": str(self.device),
+            "threads": torch.get_num_threads(),
+            "undivided": __version__,
+            "torch": torch.__version__,
+            "data": {part: corpus_digests(getattr(self.recipe.data, part)) for part in ("train", "valid")},
+        }
+        artifact.save(Artifact(self.recipe, self.tokenizer, self.model, facts), self.out)
+
+
+def _assign(model: nn.Module, tensors: list[Tensor]) -> None:
+    with torch.no_grad():
+        for parameter, tensor in zip(model.parameters(), tensors, strict=False):
+            parameter.copy_(tensor)
+
+
+@dataclass
+class Meter:
+    """Sums between two log lines."""
+
+    loss_sum: float = 0.0
+    likelihood_sum: float = 0.0
+    tokens: int = 0
+    seconds: float = 0.0
+
+    def add(self, loss: float, likelihood: float, tokens: int, seconds: float) -> None:
+        """Count one step."""
+        self.loss_sum, self.likelihood_sum = self.loss_sum + loss, self.likelihood_sum + likelihood
+        self.tokens, self.seconds = self.tokens + tokens, self.seconds + seconds
+
+    @property
+    def loss(self) -> float:
+        """Mean label-smoothed loss of a token."""
+        return self.loss_sum / max(1, self.tokens)
+
+    @property
+    def perplexity(self) -> float:
+        """exp of the mean negative log-likelihood of a token."""
+        return math.exp(min(700.0, self.likelihood_sum / max(1, self.tokens)))
+
+    @property
+    def rate(self) -> float:
+        """Target tokens a second."""
+        return self.tokens / max(1e-9, self.seconds)
+
+
+class Log:
+    """Every logged number as a line of JSON, and for TensorBoard where asked."""
+
+    def __init__(self, folder: Path, tensorboard: bool) -> None:
+        self.path = folder / "log.jsonl"
+        self.board: Any = None
+        if tensorboard:
+            try:
+                from torch.utils.tensorboard import SummaryWriter
+            except ImportError:
+                raise InputError("TensorBoard is an extra: pip install 'undivided[tensorboard]'") from None
+            self.board = SummaryWriter(folder / "tensorboard")  # type: ignore[no-untyped-call]
+
+    def write(self, event: str, state: RunState, **numbers: float | str) -> None:
+        """Add one line."""
+        line = {"event": event, "step": state.step, "epoch": state.place.epoch, "seconds": round(state.seconds, 3)}
+        line |= {"target_tokens": state.target_tokens, **numbers}
+        with self.path.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(line) + "\n")
+        if self.board is not None:
+            for name, value in numbers.items():
+                if isinstance(value, float):
+                    self.board.add_scalar(f"{event}/{name}", value, state.step)
+
+
+def average(run: str | Path, last: int, out: str | Path) -> Path:
+    """Average the last checkpoints of a training run into a model folder of its own. [paper 6.1]"""
+    source = artifact.load(run)
+    chosen = checkpoint.paths(Path(run) / "training" / "checkpoints")[-last:]
+    if len(chosen) < last:
+        raise InputError(f"{run}: {plural(len(chosen), 'checkpoint')} there, {last} asked for")
+    fill(source.model, checkpoint.average_weights(chosen), str(run))
+    facts = source.facts | {"weights": f"average of the last {plural(last, 'checkpoint')}", "scores": {}}
+    artifact.save(Artifact(source.recipe, source.tokenizer, source.model, facts), Path(out))
+    return Path(out)

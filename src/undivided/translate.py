@@ -1,0 +1,269 @@
+"""`Translator`: text → text, one output for every input, in order."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Queue
+from typing import Any, overload
+
+import numpy as np
+
+from undivided.artifact import Artifact, load
+from undivided.batches import budget_bounds
+from undivided.config import SearchConfig, check_range
+from undivided.console import InputError
+from undivided.device import choose_device, use_threads
+from undivided.search import Hypothesis, forced_scores, search
+
+WINDOW = 2000
+"""Lines sorted by length and translated together: what a file of any size needs of memory."""
+
+BATCH_TOKENS = 2048
+"""Most source tokens of a batch, padding included."""
+
+
+@dataclass(frozen=True)
+class Translation:
+    """What became of one text."""
+
+    source: str
+    text: str
+    score: float
+    """Log-probability over length penalty; the higher the surer."""
+    finished: bool
+    """Whether the model ended it; if not, it was cut at the length limit."""
+    alternatives: tuple[tuple[str, float], ...] = ()
+    """The n best as (text, score), this one first."""
+    pieces: int = 1
+    """How many pieces an over-long text was translated in."""
+
+
+class Translator:
+    """A trained model, ready to translate.
+
+    >>> Translator("my-model").translate("A dog runs.")
+    """
+
+    def __init__(self, model: str | Path | Artifact, device: str = "auto", threads: int = 0) -> None:
+        if isinstance(model, Artifact):
+            self.artifact = model
+            self.device = next(model.model.parameters()).device
+        else:
+            use_threads(threads)
+            self.device = choose_device(device)
+            self.artifact = load(model, self.device)
+        self.longest = self.artifact.recipe.data.max_length
+
+    @overload
+    def translate(self, text: str, **options: Any) -> str: ...
+    @overload
+    def translate(self, text: Sequence[str], **options: Any) -> list[str]: ...
+    def translate(self, text: str | Sequence[str], **options: Any) -> str | list[str]:
+        """The translation of a text, or of each of several; `beam_size=…` and the like as in `SearchConfig`."""
+        if isinstance(text, str):
+            return self.translate([text], **options)[0]
+        parts = [each.split("\n") for each in text]
+        results = self.stream([line for part in parts for line in part], **options)
+        return ["\n".join(next(results).text for _ in part) for part in parts]
+
+    def stream(self, lines: Iterable[str], prefixes: Sequence[str] | None = None, **options: Any) -> Iterator[Translation]:
+        """One result for every line, in order, as soon as its window is done; memory does not grow with the input."""
+        config = self.search_config(**options)
+        place = 0
+        for window in windows(lines):
+            begin = None if prefixes is None else prefixes[place : place + len(window)]
+            yield from self._window(window, config, place, begin)
+            place += len(window)
+
+    def search_config(self, **options: Any) -> SearchConfig:
+        """The model's own search settings with changes."""
+        config = self.artifact.recipe.search
+        known = {item.name: item for item in dataclasses.fields(SearchConfig)}
+        for name, value in options.items():
+            if name not in known:
+                raise TypeError(f"no search setting {name!r}; known: {', '.join(known)}")
+            try:
+                check_range(value, known[name])
+            except ValueError as error:
+                raise InputError(f"{name}: {error}") from None
+        config = dataclasses.replace(config, **options)
+        if config.n_best > config.beam_size and not config.sample:
+            raise InputError(f"n_best: {config.n_best} translations need a beam_size of as many; it is {config.beam_size}")
+        return config
+
+    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[list[float]]:
+        """Log-probability of every token of given translations, the end symbol included."""
+        src = self.artifact.tokenizer.source.encode(sources)
+        tgt = self.artifact.tokenizer.target.encode(targets)
+        result: list[list[float]] = [[] for _ in src]
+        for batch in _by_length([max(len(s), len(t)) for s, t in zip(src, tgt, strict=True)]):
+            rows = forced_scores(self.artifact.model, [src[i] for i in batch], [tgt[i] for i in batch], self.device)
+            for place, row in zip(batch, rows, strict=True):
+                result[place] = row
+        return result
+
+    def _window(
+        self, lines: Sequence[str], config: SearchConfig, first: int, prefixes: Sequence[str] | None
+    ) -> list[Translation]:
+        """Translate some lines together. A line that occurs again is translated once."""
+        again: dict[tuple[str, str, int], int] = {}
+        jobs: list[_Job] = []
+        for number, line in enumerate(lines):
+            prefix = prefixes[number] if prefixes is not None else ""
+            key = (line, prefix, number if config.sample else 0)
+            if line.strip() and key not in again:
+                again[key] = len(jobs)
+                jobs.append(_Job(line, prefix, first + number))
+        done = self._run(jobs, config)
+        results = []
+        for number, line in enumerate(lines):
+            prefix = prefixes[number] if prefixes is not None else ""
+            key = (line, prefix, number if config.sample else 0)
+            results.append(done[again[key]] if key in again else Translation(line, "", 0.0, finished=True))
+        return results
+
+    def _run(self, jobs: Sequence[_Job], config: SearchConfig) -> list[Translation]:
+        tokenizer = self.artifact.tokenizer
+        texts = [self._pieces(job.text) for job in jobs]
+        flat = [(job, piece) for job, pieces in zip(jobs, texts, strict=True) for piece, _ in pieces]
+        sources = tokenizer.source.encode([piece for _, piece in flat])
+        prefixes = [ids[:-1] for ids in tokenizer.target.encode([job.prefix for job, _ in flat])]
+        found: list[list[Hypothesis]] = [[] for _ in flat]
+        for batch in _by_length([len(row) for row in sources]):
+            keys = [flat[i][0].key for i in batch]
+            begins = [prefixes[i] for i in batch]
+            hypotheses = search(self.artifact.model, [sources[i] for i in batch], config, self.device, begins, keys)
+            for place, each in zip(batch, hypotheses, strict=True):
+                found[place] = each
+        results = []
+        taken = iter(found)
+        for job, pieces in zip(jobs, texts, strict=True):
+            results.append(self._result(job.text, pieces, [next(taken) for _ in pieces]))
+        return results
+
+    def _pieces(self, text: str) -> list[tuple[str, str]]:
+        """A text as (piece, the space after it); more than one where it has more tokens than training ever saw."""
+        count = len(self.artifact.tokenizer.source.encode([text])[0])
+        if count <= self.longest:
+            return [(text, "")]
+        return split_long(text, max(1, len(text) * (self.longest - 2) // count // 2))
+
+    def _result(self, source: str, pieces: list[tuple[str, str]], found: list[list[Hypothesis]]) -> Translation:
+        decode = self.artifact.tokenizer.target.decode
+        if len(pieces) == 1:
+            texts = [one_line(text) for text in decode([hypothesis.tokens for hypothesis in found[0]])]
+            best = found[0][0]
+            ranked = tuple((text, each.score) for text, each in zip(texts, found[0], strict=True))
+            return Translation(source, texts[0], best.score, best.finished, ranked)
+        bests = [hypotheses[0] for hypotheses in found]
+        texts = decode([best.tokens for best in bests])
+        joined = one_line("".join(text + space for text, (_, space) in zip(texts, pieces, strict=True)))
+        score = sum(best.score for best in bests)
+        return Translation(source, joined, score, all(best.finished for best in bests), ((joined, score),), len(pieces))
+
+
+@dataclass(frozen=True)
+class _Job:
+    text: str
+    prefix: str
+    key: int
+
+
+def one_line(text: str) -> str:
+    """A text without line breaks: one line out for every line in, whatever bytes a model writes."""
+    return re.sub(r"[\r\n]+", " ", text)
+
+
+SENTENCE_END = re.compile(r"(?<=[.!?。！？])(\s+)")
+
+
+def split_long(text: str, size: int) -> list[tuple[str, str]]:
+    """Cut a text into pieces of about `size` characters, at sentence ends, else at spaces, else anywhere; nothing is lost."""
+    pieces: list[tuple[str, str]] = []
+    for pattern in (SENTENCE_END, re.compile(r"(\s+)")):
+        if not pieces:
+            pieces = _packed(pattern.split(text), size)
+        else:
+            pieces = [
+                part
+                for piece, space in pieces
+                for part in ([(piece, space)] if len(piece) <= size else _closed(_packed(pattern.split(piece), size), space))
+            ]
+    result = []
+    for piece, space in pieces:
+        cuts = [piece[start : start + size] for start in range(0, len(piece), size)]
+        result += [(cut, "") for cut in cuts[:-1]] + [(cut, space) for cut in cuts[-1:]]
+    return result
+
+
+def _packed(parts: list[str], size: int) -> list[tuple[str, str]]:
+    """Texts and the spaces between them, in turn → pieces as full as `size` allows."""
+    pieces: list[tuple[str, str]] = []
+    for text, space in zip(parts[::2], [*parts[1::2], ""], strict=True):
+        if pieces and len(pieces[-1][0]) + len(pieces[-1][1]) + len(text) <= size:
+            pieces[-1] = ("".join(pieces[-1]) + text, space)
+        else:
+            pieces.append((text, space))
+    return pieces
+
+
+def _closed(pieces: list[tuple[str, str]], space: str) -> list[tuple[str, str]]:
+    return [*pieces[:-1], (pieces[-1][0], pieces[-1][1] + space)]
+
+
+def _by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Places in batches of like length, the longest first, so that what does not fit fails at once."""
+    order = np.argsort(np.asarray(lengths, dtype=np.int64), kind="stable")
+    widths = np.asarray(lengths, dtype=np.int64)[order]
+    for start, end in reversed(budget_bounds(widths, widths, BATCH_TOKENS)):
+        yield order[start:end].tolist()
+
+
+def windows(lines: Iterable[str], size: int = WINDOW) -> Iterator[list[str]]:
+    """Lines in lists of at most `size`; a list is closed early where the next line has not yet come.
+
+    So a file is translated in large windows, and a person or program that waits for each answer gets it.
+    """
+    if isinstance(lines, Sequence):
+        for start in range(0, len(lines), size):
+            yield list(lines[start : start + size])
+        return
+    waiting: Queue[str | BaseException | None] = Queue(maxsize=size)
+    reader = threading.Thread(target=_fill, args=(lines, waiting.put), daemon=True)
+    reader.start()
+    while (line := waiting.get()) is not None:
+        if isinstance(line, BaseException):
+            raise line
+        window = [line]
+        while len(window) < size and not _idle(waiting, reader):
+            following = waiting.get()
+            if following is None or isinstance(following, BaseException):
+                yield window
+                if following is None:
+                    return
+                raise following
+            window.append(following)
+        yield window
+
+
+def _idle(waiting: Queue[str | BaseException | None], reader: threading.Thread) -> bool:
+    """Whether no line has come for a moment."""
+    for _ in range(20):
+        if not waiting.empty():
+            return False
+        reader.join(timeout=0.001)
+    return waiting.empty()
+
+
+def _fill(lines: Iterable[str], put: Callable[[str | BaseException | None], None]) -> None:
+    try:
+        for line in lines:
+            put(line)
+        put(None)
+    except BaseException as error:
+        put(error)
