@@ -50,7 +50,7 @@ class Batch:
         return first, Batch(self.src[half:], self.tgt_in[half:], self.tgt_out[half:])
 
 
-def padded(rows: Sequence[Sequence[int]] | Sequence[np.ndarray]) -> Tensor:
+def padded(rows: Sequence[Sequence[int]]) -> Tensor:
     """Rows of ids as one tensor, filled with `<pad>` at the end."""
     width = max(len(row) for row in rows)
     table = np.full((len(rows), width), PAD, dtype=np.int64)

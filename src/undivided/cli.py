@@ -165,7 +165,9 @@ def run_translate(options: argparse.Namespace) -> None:
     with _output(options.output) as out:
         for number, result in enumerate(translator.stream(_input_lines(options.file, console), prefixes, **search), 1):
             if result.pieces > 1:
-                console.warn(f"line {number}: longer than the {translator.longest} subwords of training, translated in {result.pieces} pieces")
+                console.warn(
+                    f"line {number}: more than the {translator.longest} subwords of training, translated in {result.pieces} pieces"
+                )
             if not result.finished:
                 console.warn(f"line {number}: the translation did not end by itself and was cut (--max-extra allows more)")
             _write_result(out, number, result, options.scores, search.get("n_best", 1))
@@ -265,8 +267,8 @@ def run_score(options: argparse.Namespace) -> None:
         lang = translator.artifact.recipe.data.target_lang
         sources, progress = lines, Progress(Console(options.quiet), "translated lines", len(lines))
         lines = []
-        for result in translator.stream(sources, **search):
-            lines.append(result.text)
+        for translation in translator.stream(sources, **search):
+            lines.append(translation.text)
             progress.advance(1)
         progress.console.clear()
         config = translator.search_config(**search)
@@ -300,7 +302,9 @@ def run_average(options: argparse.Namespace) -> None:
 
 def add_demo(verbs: Any) -> None:
     """`undivided demo`."""
-    verb = verbs.add_parser("demo", help="what `make demo` runs", description="Get a real corpus, train on it for minutes, score, translate.")
+    verb = verbs.add_parser(
+        "demo", help="what `make demo` runs", description="Get a real corpus, train on it for minutes, score, translate."
+    )
     verb.add_argument("--pair", default="en-de", help="language pair: en-de, en-fr or en-ko (default: en-de)")
     verb.add_argument("--minutes", type=float, default=10.0, help="minutes of training (default: 10)")
     verb.add_argument("--out", default="demo", metavar="DIR", help="where corpus and model go (default: demo)")

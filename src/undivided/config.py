@@ -28,8 +28,8 @@ def setting(
     """A config field with its help text, extra flag names and allowed range."""
     metadata = {"help": help, "flags": flags, "at_least": at_least, "below": below}
     if isinstance(default, list):
-        return typing.cast(T, field(default_factory=lambda: list(default), metadata=metadata))
-    return typing.cast(T, field(default=default, metadata=metadata))
+        return field(default_factory=lambda: list(default), metadata=metadata)  # type: ignore[return-value]
+    return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True)
@@ -43,23 +43,23 @@ class CorpusFiles:
 
 @dataclass(frozen=True)
 class DataConfig:
+    """What is learned from."""
+
     train: list[CorpusFiles] = setting([], "SOURCE TARGET files, or one TSV; may be repeated", flags=("--train",))
     valid: list[CorpusFiles] = setting([], "held-out pairs for validation", flags=("--valid",))
     source_lang: str = setting("", "language of the source, such as en", flags=("--source-lang",))
     target_lang: str = setting("", "language of the target, such as de", flags=("--target-lang",))
-    on_bad_line: Literal["skip", "error"] = setting(
-        "skip", "drop and report bad lines, or stop at them", flags=("--on-bad-line",)
-    )
+    on_bad_line: Literal["skip", "error"] = setting("skip", "drop and report bad lines, or stop at them", flags=("--on-bad-line",))
     max_chars: int = setting(5000, "pairs with a longer side are dropped and reported", at_least=1)
     max_length: int = setting(256, "training pairs with more subwords on a side are dropped and reported", at_least=2)
 
 
 @dataclass(frozen=True)
 class TokensConfig:
+    """Subwords. [paper 5.1]"""
+
     kind: Literal["bpe", "unigram"] = setting("bpe", "how subwords are learned (the paper: bpe)")
-    vocab_size: int = setting(
-        0, "number of subwords; 0 chooses one that suits the corpus", flags=("--vocab-size",), at_least=0
-    )
+    vocab_size: int = setting(0, "number of subwords; 0 chooses one that suits the corpus", flags=("--vocab-size",), at_least=0)
     joint: bool = setting(True, "one vocabulary for both languages, as in the paper")
     character_coverage: float = setting(
         0.9995, "share of characters with a subword of their own; others become bytes", at_least=0.9
@@ -71,6 +71,8 @@ class TokensConfig:
 
 @dataclass(frozen=True)
 class BatchesConfig:
+    """How pairs are put together. [paper 5.1]"""
+
     tokens: int = setting(25_000, "most tokens of a batch, padding included, per side", flags=("--batch-tokens",), at_least=1)
     accumulate: int = setting(1, "batches whose gradients make one step", at_least=1)
     pool: int = setting(200_000, "pairs shuffled and sorted by length together", at_least=1)
@@ -78,6 +80,8 @@ class BatchesConfig:
 
 @dataclass(frozen=True)
 class ModelConfig:
+    """The model; the defaults are base. [paper Table 3]"""
+
     d_model: int = setting(512, "width of embeddings and of every layer's output", at_least=1)
     d_ff: int = setting(2048, "inner width of the feed-forward layers", at_least=1)
     n_heads: int = setting(8, "attention heads", at_least=1)
@@ -104,6 +108,8 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class TrainConfig:
+    """How it is trained. [paper 5]"""
+
     out: str = setting("", "directory of the model; training goes on if it was begun there", flags=("--out", "-o"))
     seed: int = setting(1, "seed of initialisation, order of data and dropout", flags=("--seed",), at_least=0)
     max_steps: int = setting(100_000, "steps to train", flags=("--max-steps",), at_least=1)
@@ -129,7 +135,9 @@ class TrainConfig:
     validate_every: int = setting(1000, "steps between validations", flags=("--validate-every",), at_least=1)
     validate_beam: int = setting(1, "beam size of the validation BLEU; 1 is greedy", at_least=1)
     validate_lines: int = setting(1000, "validation pairs that are decoded for BLEU", at_least=1)
-    patience: int = setting(0, "stop after so many validations without a better BLEU; 0 is never", flags=("--patience",), at_least=0)
+    patience: int = setting(
+        0, "stop after so many validations without a better BLEU; 0 is never", flags=("--patience",), at_least=0
+    )
     save_every: int = setting(1000, "steps between checkpoints", flags=("--save-every",), at_least=1)
     keep_last: int = setting(5, "checkpoints to keep", at_least=1)
     average: int = setting(5, "checkpoints averaged at the end (paper: 5 for base, 20 for big)", flags=("--average",), at_least=1)
@@ -140,6 +148,8 @@ class TrainConfig:
 
 @dataclass(frozen=True)
 class SearchConfig:
+    """How translations are found. [paper 6.1]"""
+
     beam_size: int = setting(4, "hypotheses kept at each step; 1 is greedy", flags=("--beam-size", "--beam"), at_least=1)
     length_penalty: float = setting(
         0.6, "α: larger favours longer translations", flags=("--length-penalty", "--lenpen"), at_least=0.0

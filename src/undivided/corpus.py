@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import BinaryIO, NamedTuple, cast
 
 from undivided.config import CorpusFiles, DataConfig
 from undivided.console import InputError, plural
@@ -69,7 +69,7 @@ class Findings:
         return "\n".join(rows)
 
 
-def open_bytes(path: str | Path) -> IO[bytes]:
+def open_bytes(path: str | Path) -> BinaryIO:
     """Open a file for reading, through gzip, xz or zstd where its name says so."""
     path = Path(path)
     try:
@@ -78,11 +78,11 @@ def open_bytes(path: str | Path) -> IO[bytes]:
         if path.suffix == ".gz":
             import gzip
 
-            return gzip.open(path, "rb")
+            return cast(BinaryIO, gzip.open(path, "rb"))
         if path.suffix == ".xz":
             import lzma
 
-            return lzma.open(path, "rb")
+            return cast(BinaryIO, lzma.open(path, "rb"))
         if path.suffix == ".zst":
             import zstandard
 

@@ -25,7 +25,7 @@ def smoothed_loss(states: Tensor, weight: Tensor, tgt_out: Tensor, smoothing: fl
     if torch.is_autocast_enabled(rows.device.type):
         dtype = torch.get_autocast_dtype(rows.device.type)
         rows, weight = rows.to(dtype), weight.to(dtype)
-    loss, likelihood = _ChunkedLoss.apply(rows, weight, labels, smoothing)  # type: ignore[no-untyped-call]
+    loss, likelihood = _ChunkedLoss.apply(rows, weight, labels, smoothing)
     return loss, likelihood
 
 
@@ -43,9 +43,7 @@ class _ChunkedLoss(torch.autograd.Function):
         buffers = [states.new_empty(min(size, len(states)), vocab) for _ in range(2)]
         grad_states, grad_weight = torch.empty_like(states), torch.zeros_like(weight)
         likelihood = smooth = states.new_zeros((), dtype=torch.float32)
-        for rows, label, grad_rows in zip(
-            states.split(size), labels.split(size), grad_states.split(size), strict=True
-        ):
+        for rows, label, grad_rows in zip(states.split(size), labels.split(size), grad_states.split(size), strict=True):
             logits, scores = (buffer[: len(rows)] for buffer in buffers)
             torch.mm(rows, weight.t(), out=logits)
             torch.log_softmax(logits, dim=-1, out=scores)

@@ -79,9 +79,7 @@ def next_log_probabilities(model: Seq2Seq, state: DecoderState, tokens: Tensor, 
 class BeamSearch:
     """Beam search over a batch; sentences leave it when they are done. With beam size 1 it is greedy search."""
 
-    def __init__(
-        self, model: Seq2Seq, state: DecoderState, limits: Tensor, forced: Tensor, config: SearchConfig
-    ) -> None:
+    def __init__(self, model: Seq2Seq, state: DecoderState, limits: Tensor, forced: Tensor, config: SearchConfig) -> None:
         self.model, self.state, self.config = model, state, config
         self.finished: list[list[Hypothesis]] = [[] for _ in limits]
         self.limits, self.forced = limits, forced  # B, B P
@@ -172,7 +170,10 @@ def _sample(
         ended = ended | (chosen == EOS) | (place + 1 >= limits[:, None])
         if bool(ended.all()):
             break
-    return [[_drawn(row, float(score), config) for row, score in zip(*both, strict=True)] for both in zip(tokens.tolist(), total, strict=True)]
+    return [
+        [_drawn(row, float(score), config) for row, score in zip(*both, strict=True)]
+        for both in zip(tokens.tolist(), total, strict=True)
+    ]
 
 
 def _drawn(row: list[int], log_probability: float, config: SearchConfig) -> Hypothesis:

@@ -27,7 +27,14 @@ SPACE_MARK = "\u2581"
 
 def vocab_size_for(pairs: int) -> int:
     """A vocabulary that suits a corpus of so many pairs: the paper's 37,000 at its scale, fewer below."""
-    for limit, size in ((5_000, 2_000), (15_000, 4_000), (50_000, 8_000), (300_000, 16_000), (2_000_000, 24_000), (10_000_000, 32_000)):
+    for limit, size in (
+        (5_000, 2_000),
+        (15_000, 4_000),
+        (50_000, 8_000),
+        (300_000, 16_000),
+        (2_000_000, 24_000),
+        (10_000_000, 32_000),
+    ):
         if pairs < limit:
             return size
     return 37_000

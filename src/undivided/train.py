@@ -21,7 +21,7 @@ from undivided.artifact import Artifact, fill, weights
 from undivided.batches import Batch, BatchStream, Place, Store, load_batch, open_store
 from undivided.config import Recipe, Values, as_values, build, merge, preset_for
 from undivided.console import Console, InputError, Progress, UndividedError, duration, plural
-from undivided.corpus import Findings, corpus_digests, examine, name_of, read_pairs
+from undivided.corpus import Findings, corpus_digests, digest, examine, name_of, read_pairs
 from undivided.device import choose_device, choose_precision, use_threads
 from undivided.loss import smoothed_loss
 from undivided.models import make_model
@@ -100,18 +100,11 @@ def _continued(record: Mapping[str, Any], values: Values) -> Recipe:
         if section != "search" and not (section == "train" and key in MAY_CHANGE):
             faults.append(f"{name} was {before!r}, now {after!r}")
     for path, sha256 in record["digests"].items():
-        if corpus_digests_now(path) != sha256:
+        if not Path(path).exists() or digest(path) != sha256:
             faults.append(f"{path} is no longer the file that training began with")
     if faults:
         raise InputError("this would be another training; undo the change or choose another --out:\n  - " + "\n  - ".join(faults))
     return new
-
-
-def corpus_digests_now(path: str) -> str:
-    """sha256 of a corpus file as it is now, or nothing if it has gone."""
-    from undivided.corpus import digest
-
-    return digest(path) if Path(path).exists() else ""
 
 
 def _differences(before: Values, after: Values, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -149,7 +142,9 @@ def open_training_store(recipe: Recipe, tokenizer: Tokenizer, folder: Path, cons
     console.clear()
     for files, over in zip(recipe.data.train, store.over_length, strict=True):
         if over:
-            console.say(f"{name_of(files)}: dropped {plural(over, 'pair')} with more than {recipe.data.max_length} subwords on a side")
+            console.say(
+                f"{name_of(files)}: dropped {plural(over, 'pair')} with more than {recipe.data.max_length} subwords on a side"
+            )
     return store
 
 
@@ -187,7 +182,10 @@ class Trainer:
         self.log = Log(self.folder, self.config.tensorboard)
         self._stop_signal = 0
         count = sum(parameter.numel() for parameter in self.model.parameters())
-        console.say(f"{count / 1e6:.1f} M parameters on {self.device}, {len(self.store):,} pairs, {self.store.target_tokens:,} target tokens")
+        console.say(
+            f"{count / 1e6:.1f} M parameters on {self.device}, {len(self.store):,} pairs, "
+            f"{self.store.target_tokens:,} target tokens"
+        )
 
     def _valid_pairs(self) -> tuple[list[str], list[str]]:
         pairs = [p for files in self.recipe.data.valid for p in read_pairs(files, self.recipe.data, Findings(name_of(files)))]
@@ -482,7 +480,7 @@ class Log:
                 from torch.utils.tensorboard import SummaryWriter
             except ImportError:
                 raise InputError("TensorBoard is an extra: pip install 'undivided[tensorboard]'") from None
-            self.board = SummaryWriter(folder / "tensorboard")  # type: ignore[no-untyped-call]
+            self.board = SummaryWriter(folder / "tensorboard")
 
     def write(self, event: str, state: RunState, **numbers: float | str) -> None:
         """Add one line."""

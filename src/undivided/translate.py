@@ -107,9 +107,7 @@ class Translator:
                 result[place] = row
         return result
 
-    def _window(
-        self, lines: Sequence[str], config: SearchConfig, first: int, prefixes: Sequence[str] | None
-    ) -> list[Translation]:
+    def _window(self, lines: Sequence[str], config: SearchConfig, first: int, prefixes: Sequence[str] | None) -> list[Translation]:
         """Translate some lines together. A line that occurs again is translated once."""
         again: dict[tuple[str, str, int], int] = {}
         jobs: list[_Job] = []

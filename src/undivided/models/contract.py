@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor, nn
 
@@ -28,7 +28,7 @@ class DecoderState(Protocol):
 
 
 class Seq2Seq(Protocol):
-    """The contract of every sequence-to-sequence model."""
+    """The contract of every sequence-to-sequence model. `step` takes the state that the same model's `start` gave."""
 
     output_weight: nn.Parameter  # V D
 
@@ -41,5 +41,5 @@ class Seq2Seq(Protocol):
     def start(self, memory: Memory) -> DecoderState:
         """The state before the first step, with one beam for each sentence."""
 
-    def step(self, state: DecoderState, tokens: Tensor) -> Tensor:
+    def step(self, state: Any, tokens: Tensor) -> Tensor:
         """One more token for each sentence and beam, `B W` → the next token's logits `B W V`; updates the state."""

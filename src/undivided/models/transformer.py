@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -110,6 +112,9 @@ class Transformer(nn.Module):
         if self.config.positions == "learned":
             nn.init.normal_(self.target_embedding.positions.learned, std=0.02)
 
+    def _decoder_layers(self) -> Iterable[DecoderLayer]:
+        return cast("Iterable[DecoderLayer]", self.decoder)
+
     def encode(self, src: Tensor, src_mask: Tensor | None) -> Memory:
         """Source ids `B S` → memory; `src_mask` is True at real tokens, None if all are."""
         x = self.source_embedding(src)
@@ -126,7 +131,7 @@ class Transformer(nn.Module):
         x = self.target_embedding(tgt_in)
         mask = self_mask(tgt_in.shape[1], causal=True, window=self.config.window, device=tgt_in.device)
         memory_mask = padding_mask(memory.mask)
-        for layer in self.decoder:
+        for layer in self._decoder_layers():
             key, value = layer.cross_attention.read(memory.states)
             x = layer(x, mask, key, value, memory_mask)
         return self.decoder_norm(x)
@@ -137,13 +142,13 @@ class Transformer(nn.Module):
 
     def start(self, memory: Memory) -> TransformerState:
         """The state before the first step, with one beam for each sentence."""
-        read = [layer.cross_attention.read(memory.states) for layer in self.decoder]
+        read = [layer.cross_attention.read(memory.states) for layer in self._decoder_layers()]
         return TransformerState(0, [Cache() for _ in self.decoder], read, padding_mask(memory.mask))
 
     def step(self, state: TransformerState, tokens: Tensor) -> Tensor:
         """One more token for each sentence and beam, `B W` → the next token's logits `B W V`."""
         x = self.target_embedding(tokens.reshape(-1, 1), state.length).view(*tokens.shape, -1)
-        for layer, past, (key, value) in zip(self.decoder, state.past, state.memory, strict=True):
+        for layer, past, (key, value) in zip(self._decoder_layers(), state.past, state.memory, strict=True):
             x = layer.step(x, past, key, value, state.mask)
         state.length += 1
         return self.logits(self.decoder_norm(x))

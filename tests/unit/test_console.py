@@ -1,0 +1,59 @@
+import io
+
+import pytest
+
+from undivided.console import Console, InputError, Progress, UndividedError, duration, plural
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        raise OSError("no terminal here")
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0, "0 s"), (59.4, "59 s"), (59.6, "1:00 min"), (185, "3:05 min"), (7380, "2:03 h")])
+def test_duration(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_plural():
+    assert [plural(n, "line") for n in (0, 1, 2000)] == ["0 lines", "1 line", "2,000 lines"]
+
+
+def test_exit_codes():
+    assert (UndividedError.exit_code, InputError.exit_code) == (1, 2)
+
+
+def test_quiet_keeps_warnings():
+    stream = io.StringIO()
+    console = Console(quiet=True, stream=stream)
+    console.say("a line")
+    console.warn("a warning")
+    assert stream.getvalue() == "a warning\n"
+
+
+def test_plain_stream_has_no_escape_codes():
+    stream = io.StringIO()
+    console = Console(stream=stream)
+    console.status("working")
+    console.warn("careful")
+    console.clear()
+    assert stream.getvalue() == "careful\n"
+
+
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+def test_no_colour_where_not_wanted(monkeypatch, name, value):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert Console(stream=Terminal()).colour
+    monkeypatch.setenv(name, value)
+    assert not Console(stream=Terminal()).colour
+
+
+def test_progress_tells_what_is_left():
+    progress = Progress(Console(quiet=True), "translated lines", 100)
+    progress.advance(50)
+    assert progress.line(progress.started + 10) == "translated lines: 50 of 100, 5/s, 10 s left"
+    assert Progress(Console(quiet=True), "pairs", None).line(0.0).startswith("pairs: 0, ")
