@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -66,6 +67,15 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         raise InputError(f"{path}: damaged, it cannot be read as safetensors: {error}") from None
 
 
+def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
+    """A safetensors file; the library's own error for a full disk becomes an OSError like all others."""
+    try:
+        save_file({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, path)
+    except SafetensorError as error:
+        full = "No space left" in str(error) or "code: 28" in str(error)
+        raise OSError(errno.ENOSPC if full else errno.EIO, str(error), str(path)) from None
+
+
 def sync(path: Path) -> None:
     """Make sure that a file or directory has reached the disk."""
     handle = os.open(path, os.O_RDONLY)
@@ -91,7 +101,7 @@ def save(artifact: Artifact, folder: Path) -> None:
         "facts": artifact.facts,
     }
     (building / "config.json").write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    save_file({name: tensor.cpu() for name, tensor in weights(artifact.model).items()}, building / "model.safetensors")
+    write_tensors(building / "model.safetensors", weights(artifact.model))
     parts = ["config.json", "model.safetensors", *artifact.tokenizer.save(building)]
     manifest = {"sha256": {part: digest(building / part) for part in parts}}
     (building / "README.md").write_text(model_card(artifact.recipe, artifact.facts), encoding="utf-8")

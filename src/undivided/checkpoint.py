@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -11,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
-from undivided.artifact import read_tensors, sync
+from undivided.artifact import read_tensors, sync, write_tensors
 from undivided.console import Console, InputError
 from undivided.corpus import digest
 
@@ -44,7 +44,7 @@ def write(folder: Path, step: int, checkpoint: Checkpoint) -> Path:
     _check_space(folder, checkpoint)
     building.mkdir()
     for name, tensors in checkpoint.tensors.items():
-        save_file({key: tensor.cpu().contiguous() for key, tensor in tensors.items()}, building / f"{name}.safetensors")
+        write_tensors(building / f"{name}.safetensors", tensors)
     (building / "state.json").write_text(json.dumps(checkpoint.state, indent=2))
     sums = {part.name: digest(part) for part in building.iterdir()}
     (building / "manifest.json").write_text(json.dumps({"sha256": sums}))
@@ -61,7 +61,7 @@ def _check_space(folder: Path, checkpoint: Checkpoint) -> None:
     need = sum(t.numel() * t.element_size() for part in checkpoint.tensors.values() for t in part.values())
     free = shutil.disk_usage(folder).free
     if free < need * 1.05 + (1 << 20):
-        raise OSError(28, f"a checkpoint needs {need >> 20} MiB, {free >> 20} MiB are free", str(folder))
+        raise OSError(errno.ENOSPC, f"a checkpoint needs {need >> 20} MiB, {free >> 20} MiB are free", str(folder))
 
 
 def read(path: Path) -> Checkpoint:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import random
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import sentencepiece
@@ -42,7 +43,7 @@ def vocab_size_for(pairs: int) -> int:
 
 def learn(lines: Iterable[str], config: TokensConfig, vocab_size: int, seed: int) -> bytes:
     """Learn a subword model from lines of text; a vocabulary larger than the text can fill is made smaller."""
-    lines = list(_sampled(lines, 10_000_000, seed))
+    lines = _sampled(lines, 2_000_000, seed)
     while True:
         model = io.BytesIO()
         try:
@@ -68,10 +69,8 @@ def learn(lines: Iterable[str], config: TokensConfig, vocab_size: int, seed: int
             vocab_size = int(fillable[1])
 
 
-def _sampled(lines: Iterable[str], most: int, seed: int) -> Iterator[str]:
-    """All lines, or evenly spread ones when there are more than `most` (bounded memory)."""
-    import random
-
+def _sampled(lines: Iterable[str], most: int, seed: int) -> list[str]:
+    """All lines, or `most` of them drawn evenly, so that memory is bounded."""
     chosen: list[str] = []
     chance = random.Random(seed)
     for number, line in enumerate(lines):
@@ -79,7 +78,7 @@ def _sampled(lines: Iterable[str], most: int, seed: int) -> Iterator[str]:
             chosen.append(line)
         elif (place := chance.randrange(number + 1)) < most:
             chosen[place] = line
-    yield from chosen
+    return chosen
 
 
 class Subwords:
@@ -180,13 +179,12 @@ class Tokenizer:
         return cls(*(Subwords(part.read_bytes()) for part in parts))
 
     @classmethod
-    def learn(cls, pairs: Iterable[tuple[str, str]], config: TokensConfig, count: int, seed: int) -> Tokenizer:
-        """Learn subwords from pairs of text; `count` is how many there are."""
+    def learn(cls, read: Callable[[], Iterable[tuple[str, str]]], config: TokensConfig, count: int, seed: int) -> Tokenizer:
+        """Learn subwords from the pairs of text that `read` gives; `count` is how many there are."""
         size = config.vocab_size or vocab_size_for(count)
         if size < SMALLEST_VOCABULARY:
             raise InputError(f"tokens.vocab_size: {size} is less than {SMALLEST_VOCABULARY}, the special ids and the bytes")
         if config.joint:
-            return cls(Subwords(learn((text for pair in pairs for text in pair), config, size, seed)))
-        pairs = list(pairs)
-        sides = (learn((pair[side] for pair in pairs), config, size, seed) for side in (0, 1))
+            return cls(Subwords(learn((text for pair in read() for text in pair), config, size, seed)))
+        sides = (learn((pair[side] for pair in read()), config, size, seed) for side in (0, 1))
         return cls(*(Subwords(side) for side in sides))

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import signal
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -80,7 +81,8 @@ def prepare_recipe(values: Values, console: Console) -> tuple[Recipe, bool]:
         recipe = dataclasses.replace(recipe, model=dataclasses.replace(recipe.model, tie="target"))
         console.say("separate vocabularies: the source embedding has a matrix of its own (model.tie: target)")
     saved.parent.mkdir(parents=True, exist_ok=True)
-    record = {"recipe": as_values(recipe), "digests": corpus_digests([*recipe.data.train, *recipe.data.valid])}
+    digests = corpus_digests([*recipe.data.train, *recipe.data.valid])
+    record = {"recipe": as_values(recipe), "digests": digests, "pairs": pairs}
     saved.write_text(json.dumps(record, indent=2, ensure_ascii=False), encoding="utf-8")
     return recipe, False
 
@@ -121,10 +123,13 @@ def prepare_tokenizer(recipe: Recipe, folder: Path, console: Console) -> Tokeniz
     home = folder / "subwords"
     if home.is_dir():
         return Tokenizer.load(home)
-    corpora = recipe.data.train
-    counts = [sum(1 for _ in read_pairs(files, recipe.data, Findings(name_of(files)))) for files in corpora]
-    pairs = ((pair.source, pair.target) for files in corpora for pair in read_pairs(files, recipe.data, Findings("")))
-    tokenizer = Tokenizer.learn(pairs, recipe.tokens, sum(counts), recipe.train.seed)
+
+    def read() -> Iterator[tuple[str, str]]:
+        for files in recipe.data.train:
+            yield from ((pair.source, pair.target) for pair in read_pairs(files, recipe.data, Findings(name_of(files))))
+
+    pairs = json.loads((folder / "recipe.json").read_text(encoding="utf-8"))["pairs"]
+    tokenizer = Tokenizer.learn(read, recipe.tokens, pairs, recipe.train.seed)
     kind = "joint" if tokenizer.joint else "source and target"
     sizes = f"{len(tokenizer.source):,}" + ("" if tokenizer.joint else f" and {len(tokenizer.target):,}")
     console.say(f"learned {sizes} {kind} {recipe.tokens.kind} subwords")
@@ -179,6 +184,7 @@ class Trainer:
         self.ema = [p.detach().clone() for p in self.model.parameters()] if self.config.ema else []
         self.state = RunState()
         self.valid = self._valid_pairs()
+        self.digests = {"train": corpus_digests(recipe.data.train), "valid": corpus_digests(recipe.data.valid)}
         self.log = Log(self.folder, self.config.tensorboard)
         self._stop_signal = 0
         count = sum(parameter.numel() for parameter in self.model.parameters())
@@ -376,7 +382,8 @@ class Trainer:
             self._stop_signal = number
             self.console.warn("stopping after this step (once more: at once) …")
 
-        before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+        heard = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+        before = {number: signal.signal(number, ask) for number in heard}
         try:
             yield
         finally:
@@ -428,7 +435,7 @@ class Trainer:
             "threads": torch.get_num_threads(),
             "undivided": __version__,
             "torch": torch.__version__,
-            "data": {part: corpus_digests(getattr(self.recipe.data, part)) for part in ("train", "valid")},
+            "data": self.digests,
         }
         artifact.save(Artifact(self.recipe, self.tokenizer, self.model, facts), self.out)
 

@@ -1,0 +1,334 @@
+"""A real corpus, minutes of training, a score and a few translations: what `make demo` runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from undivided.config import Values, merge, suggestion
+from undivided.console import Console, InputError, Progress, plural
+from undivided.score import read_lines, score
+from undivided.train import Stopped, train
+from undivided.translate import Translator
+
+SETTINGS: Values = {
+    "preset": "tiny",
+    "model": {"norm": "pre", "dropout": 0.1},
+    "batches": {"tokens": 1024},
+    "train": {"schedule": "cosine", "rate": 0.002, "warmup_steps": 200, "clip": 1.0, "max_steps": 1_000_000, "patience": 0},
+}
+"""What the demo trains with, over the preset; the time limit is the person's."""
+
+TARGETS = {"de": r"[^\W\d_]", "fr": r"[^\W\d_]", "ko": "[가-힣]"}
+"""The languages that English is translated into, and what a translated text must hold: much of the Korean is still English."""
+
+HELD_OUT = 500
+ENOUGH_PAIRS = 5 * HELD_OUT
+WORDS = range(3, 26)
+"""How many words a sentence has that is worth learning from here: neither a label nor a paragraph."""
+
+TextPair = tuple[str, str]
+
+
+def demo(pair: str, minutes: float, out: Path, console: Console) -> None:
+    """Get a corpus, train a translator on it for some minutes, score it and show it; interrupted, go on."""
+    known = [f"en-{target}" for target in TARGETS]
+    if pair not in known:
+        raise InputError(f"no demo for the pair {pair!r}; there is one for {', '.join(known)}{suggestion(pair, known)}")
+    if not minutes > 0:
+        raise InputError(f"--minutes: {minutes:g} leaves no time to train")
+    home = out / pair
+    prepare_corpus(pair, home / "corpus", console)
+    teach(pair, minutes, home, console)
+    show(pair, home, console)
+
+
+def prepare_corpus(pair: str, folder: Path, console: Console) -> None:
+    """Fetch and split a corpus, once: the folder appears whole or not at all."""
+    if folder.is_dir():
+        console.say(f"{folder}: the corpus is there already")
+        return
+    source, target = pair.split("-")
+    parts = split(fetch_pairs(target, console))
+    building = folder.with_name(f"{folder.name}.building")
+    building.mkdir(parents=True, exist_ok=True)
+    for name, pairs in parts.items():
+        for side, lang in enumerate((source, target)):
+            text = "".join(f"{each[side]}\n" for each in pairs)
+            (building / f"{name}.{lang}").write_text(text, encoding="utf-8", newline="\n")
+    building.rename(folder)
+    counts = ", ".join(f"{len(pairs):,} {name}" for name, pairs in parts.items())
+    console.say(f"{folder}: {counts} sentence pairs")
+
+
+class Unavailable(Exception):
+    """A source of text that cannot be had here, and why."""
+
+
+def fetch_pairs(target: str, console: Console) -> list[TextPair]:
+    """Sentence pairs from the first source that can be had."""
+    reasons = []
+    for fetch in (libreoffice_help, home_assistant):
+        try:
+            with TemporaryDirectory(prefix="undivided-demo-") as scratch:
+                pairs = clean(fetch(target, Path(scratch), console), target)
+            if len(pairs) < ENOUGH_PAIRS:
+                raise Unavailable(f"it holds only {plural(len(pairs), 'usable sentence pair')}")
+            return pairs
+        except Unavailable as reason:
+            console.warn(f"{fetch.__name__.replace('_', ' ')} cannot be had: {reason}")
+            reasons.append(f"{fetch.__name__}: {reason}")
+    raise InputError(
+        "the demo found no text to learn from; it needs the network once, for apt-get or pip:\n  - "
+        + "\n  - ".join(reasons)
+        + "\nWith two files of your own: undivided train --train SOURCE TARGET --out DIR"
+    )
+
+
+def libreoffice_help(target: str, scratch: Path, console: Console) -> Iterator[TextPair]:
+    """The help pages of an office suite, from Debian's packages (MPL-2.0): paragraphs of the same page and id."""
+    if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
+        raise Unavailable("there is no apt-get on this machine")
+    packages = ["libreoffice-help-en-us", f"libreoffice-help-{target}"]
+    console.say(f"downloading {' and '.join(packages)} with apt-get …")
+    try:
+        run(["apt-get", "download", *packages], scratch)
+    except Unavailable:
+        # Package lists that are missing or out of date are the usual cause; only root may renew them.
+        if os.geteuid():
+            raise
+        console.say("renewing the package lists with apt-get update …")
+        run(["apt-get", "update"], scratch)
+        run(["apt-get", "download", *packages], scratch)
+    for package in sorted(scratch.glob("*.deb")):
+        run(["dpkg-deb", "-x", package.name, "."], scratch)
+    console.say("aligning the paragraphs of the help pages …")
+    theirs = help_paragraphs(scratch, target)
+    for place, text in help_paragraphs(scratch, "en-US").items():
+        if place in theirs:
+            yield text, theirs[place]
+
+
+def help_paragraphs(root: Path, lang: str) -> dict[tuple[str, str, int], str]:
+    """The paragraphs of a language's help pages by page, id, and how often the id came before on that page."""
+    found = {}
+    for folder in root.glob(f"**/help/{lang}/text"):
+        for page in sorted(folder.rglob("*.html")):
+            seen: Counter[str] = Counter()
+            for name, text in paragraphs(page.read_text(encoding="utf-8", errors="replace")):
+                found[str(page.relative_to(folder)), name, seen[name]] = text
+                seen[name] += 1
+    return found
+
+
+def paragraphs(html: str) -> list[TextPair]:
+    """The paragraphs and headings of a help page as (id, plain text)."""
+    page = HelpPage()
+    page.feed(html)
+    page.close()
+    return page.found
+
+
+class HelpPage(HTMLParser):
+    """Collects the text of elements whose id marks them as translated."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.found: list[TextPair] = []
+        self._open = self._id = ""
+        self._text: list[str] = []
+        self._hidden = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Begin a paragraph; inside one, notice what is not to be read."""
+        given = {name: value or "" for name, value in attrs}
+        if given.get("id", "").startswith(("par_id", "hd_id")):
+            self._open, self._id, self._text, self._hidden = tag, given["id"], [], 0
+        elif tag == "br":
+            self._text.append(" ")
+        elif tag == "span" and (self._hidden or ("hidden" in given and given.get("class"))):
+            # Of the wordings for several systems only one is read: the default, which has no class.
+            self._hidden += 1
+
+    def handle_endtag(self, tag: str) -> None:
+        """End a hidden part or the paragraph."""
+        if tag == "span" and self._hidden:
+            self._hidden -= 1
+        elif tag == self._open:
+            self.found.append((self._id, " ".join("".join(self._text).split())))
+            self._open = ""
+
+    def handle_data(self, data: str) -> None:
+        """Keep what is visible."""
+        if self._open and not self._hidden:
+            self._text.append(data)
+
+
+def home_assistant(target: str, scratch: Path, console: Console) -> Iterator[TextPair]:
+    """The messages of a home automation system, from its Python packages (Apache-2.0): texts of the same key."""
+    packages = ["homeassistant", "home-assistant-frontend"]
+    console.say(f"downloading {' and '.join(packages)} with pip, about 120 MB …")
+    pip = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:"]
+    run([*pip, *packages], scratch)
+    for wheel in sorted(scratch.glob("*.whl")):
+        theirs = messages(wheel, target)
+        for key, text in messages(wheel, "en").items():
+            # A text that still refers to another key has no wording of its own.
+            if key in theirs and "[%key:" not in text + theirs[key]:
+                yield text, theirs[key]
+
+
+def messages(wheel: Path, lang: str) -> dict[tuple[str, ...], str]:
+    """The texts of a language in a package, by the file without its language and the keys inside it."""
+    name = re.compile(rf"(.*translations/(?:.*[/.])?){lang}(?:-[0-9a-f]{{16,}})?\.json")
+    found: dict[tuple[str, ...], str] = {}
+    with zipfile.ZipFile(wheel) as package:
+        for member in package.namelist():
+            if matched := name.fullmatch(member):
+                found |= flattened(json.loads(package.read(member)), (matched[1],))
+    return found
+
+
+def flattened(value: object, keys: tuple[str, ...] = ()) -> dict[tuple[str, ...], str]:
+    """Nested objects as one, with the path of keys to each text."""
+    if isinstance(value, dict):
+        return {path: text for key, inner in value.items() for path, text in flattened(inner, (*keys, key)).items()}
+    return {keys: " ".join(value.split())} if isinstance(value, str) else {}
+
+
+def run(command: list[str], folder: Path) -> None:
+    """Run another program in a folder; `Unavailable` with its last words if it fails."""
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=900, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Unavailable(str(error)) from None
+    if done.returncode:
+        words = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+        raise Unavailable(words[-1].strip() if words else f"{command[0]} failed with code {done.returncode}")
+
+
+SENTENCE_BREAK = re.compile(r"(?:(?<=[^\s.][^\s.][.!?])|(?<=[»)\]][.!?]))\s+(?=[\"“„«(]?\s?[^\W\d_a-zß-ÿ])")
+"""The space after a full stop that ends a word of two letters or more (not `z. B.`), before a letter that is not small."""
+
+
+def sentence_pairs(source: str, target: str) -> list[TextPair]:
+    """Sentences side by side where both texts have as many, else the two texts whole."""
+    sources, targets = SENTENCE_BREAK.split(source), SENTENCE_BREAK.split(target)
+    return list(zip(sources, targets, strict=True)) if len(sources) == len(targets) else [(source, target)]
+
+
+def clean(texts: Iterable[TextPair], target_lang: str) -> list[TextPair]:
+    """Usable sentence pairs, each source once."""
+    found: dict[str, str] = {}
+    for text in texts:
+        for source, target in sentence_pairs(*text):
+            if source not in found and usable(source, target, target_lang):
+                found[source] = target
+    return list(found.items())
+
+
+def usable(source: str, target: str, target_lang: str) -> bool:
+    """Whether a pair is a sentence and its translation, not a formula, as far as lengths and letters tell."""
+    return (
+        source != target
+        and len(source.split()) in WORDS
+        and len(target.split()) < 2 * WORDS.stop
+        and 0.2 <= len(target) / len(source) <= 3.0
+        and sum(each.isalpha() or each == " " for each in source) > 0.8 * len(source)
+        and bool(re.search(TARGETS[target_lang], target))
+    )
+
+
+def split(pairs: list[TextPair]) -> dict[str, list[TextPair]]:
+    """Train, valid and test, without a text in common on either side; the same whenever and wherever it is done."""
+    sources, targets = (Counter(each[side] for each in pairs) for side in (0, 1))
+    alone = [each for each in pairs if sources[each[0]] == targets[each[1]] == 1]
+    # Ranked by a digest, the choice is fair, needs no seed, and hardly changes when a release of the corpus does.
+    ranked = sorted(alone, key=lambda each: hashlib.sha256("\n".join(each).encode()).digest())
+    size = min(HELD_OUT, len(pairs) // 10)
+    test, valid = ranked[:size], ranked[size : 2 * size]
+    held_out = {*test, *valid}
+    return {"train": [each for each in pairs if each not in held_out], "valid": valid, "test": test}
+
+
+def teach(pair: str, minutes: float, home: Path, console: Console) -> None:
+    """Train, or go on, until the minutes are spent; not again once they are."""
+    model = home / "model"
+    spent = minutes_spent(model / "training" / "log.jsonl")
+    if minutes <= spent:
+        console.say(f"{model}: trained already, for {spent:.3g} minutes (longer: more --minutes; anew: remove it)")
+        return
+    try:
+        train(recipe(pair, minutes, home), console)
+    except Stopped as stop:
+        raise Stopped(stop.exit_code - 128, f"{stop}, or run the demo again") from None
+
+
+def minutes_spent(log: Path) -> float:
+    """How long a training that came to its end took; 0 for one that has not."""
+    if not log.exists():
+        return 0.0
+    events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
+    return max((event["seconds"] / 60 for event in events if event["event"] == "final"), default=0.0)
+
+
+def recipe(pair: str, minutes: float, home: Path) -> Values:
+    """The settings of the demo's training."""
+    source, target = pair.split("-")
+    data = {part: [[str(home / "corpus" / f"{part}.{lang}") for lang in (source, target)]] for part in ("train", "valid")}
+    place = {"out": str(home / "model"), "minutes": minutes}
+    return merge(SETTINGS, {"data": {**data, "source_lang": source, "target_lang": target}, "train": place})
+
+
+def show(pair: str, home: Path, console: Console) -> None:
+    """Print the score on held-out sentences, some of them beside their references, and what to do next."""
+    source, target = pair.split("-")
+    sources, references = (read_lines(home / "corpus" / f"test.{lang}") for lang in (source, target))
+    translator = Translator(home / "model")
+    progress = Progress(console, "translated lines", len(sources))
+    ours = []
+    for result in translator.stream(sources):
+        ours.append(result.text)
+        progress.advance(1)
+    console.clear()
+    beam = translator.search_config().beam_size
+    print(f"\nOn {plural(len(sources), 'held-out sentence')}, {pair}, beam {beam}:")
+    for each in score(ours, references, target_lang=target)[:2]:
+        print(f"  {each}")
+    print("\nSome of them, which training has not seen:")
+    for place in varied(sources):
+        print(f"\n  source     {sources[place]}\n  ours       {ours[place]}\n  reference  {references[place]}")
+    print("\n" + "\n".join(next_steps(pair, home)))
+
+
+def varied(texts: list[str], count: int = 6) -> list[int]:
+    """Places of some texts, from short to long, always the same."""
+    order = sorted(range(len(texts)), key=lambda place: (len(texts[place]), texts[place]))
+    return [order[(2 * step + 1) * len(order) // (2 * count)] for step in range(min(count, len(order)))]
+
+
+def next_steps(pair: str, home: Path) -> list[str]:
+    """What a person can do now, in commands that work as they stand."""
+    beside = Path(sys.executable).with_name("undivided")
+    command = "undivided" if shutil.which("undivided") or not beside.exists() else shlex.quote(os.path.relpath(beside))
+    model = shlex.quote(str(home / "model"))
+    source, target = pair.split("-")
+    files = f"--train my.{source} my.{target} --source-lang {source} --target-lang {target} --out my-model"
+    return [
+        "What to do next:",
+        f'  translate your own text:      echo "Open the file." | {command} translate {model}',
+        f"  train on your own two files:  {command} train {files}",
+        f"  see what else it can do:      {command} translate --help",
+    ]
