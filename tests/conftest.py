@@ -1,32 +1,17 @@
-"""What several tests share: a made-up language pair, one tiny trained model, and ways to run the command."""
+"""What several tests share: one tiny trained model, and ways to run the command."""
 
 from __future__ import annotations
 
-import os
-import random
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from samples import environment, sentences, tiny_recipe, write_pairs
 from undivided.cli import main
-
-WORDS = {
-    "the dog": "der Hund", "a cat": "eine Katze", "my bird": "mein Vogel", "the old horse": "das alte Pferd",
-    "sees": "sieht", "likes": "mag", "hears": "hört", "finds": "findet",
-    "the house": "das Haus", "a tree": "einen Baum", "your garden": "deinen Garten", "the river": "den Fluss",
-    "today": "heute", "at night": "nachts", "again": "wieder", "in the rain": "im Regen",
-}  # fmt: skip
-
-
-def sentences(count: int, seed: int = 1) -> list[tuple[str, str]]:
-    """Made-up English and German: subject, verb, object, adverb."""
-    chance, words = random.Random(seed), list(WORDS)
-    picks = [[chance.choice(words[at : at + 4]) for at in (0, 4, 8, 12)] for _ in range(count)]
-    return [(" ".join(p).capitalize() + ".", (" ".join(WORDS[w] for w in p) + ".")) for p in picks]
 
 
 class Ran(NamedTuple):
@@ -47,16 +32,12 @@ def run(capfd: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
     return call
 
 
-def environment(**more: str) -> dict[str, str]:
-    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "error", **more}
-
-
 @pytest.fixture(scope="session")
 def spawn() -> Callable[..., subprocess.Popen[bytes]]:
     """Start the command as a process of its own, with pipes."""
 
     def start(*arguments: str | Path, **more: Any) -> subprocess.Popen[bytes]:
-        pipes = {name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")}
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         command = [sys.executable, "-m", "undivided", *map(str, arguments)]
         return subprocess.Popen(command, env=environment(), **(pipes | more))
 
@@ -74,42 +55,6 @@ def python() -> Callable[..., str]:
     return call
 
 
-def write_lines(path: Path, lines: Sequence[str]) -> Path:
-    path.write_bytes("".join(f"{line}\n" for line in lines).encode())
-    return path
-
-
-def write_pairs(folder: Path, name: str, pairs: Sequence[tuple[str, str]]) -> list[str]:
-    """Two aligned files."""
-    folder.mkdir(parents=True, exist_ok=True)
-    return [str(write_lines(folder / f"{name}.{side}", [pair[at] for pair in pairs])) for at, side in enumerate(("src", "tgt"))]
-
-
-def tiny_recipe(out: Path, train: list[str], valid: list[str] | None = None) -> dict[str, dict[str, Any]]:
-    """A model of a few thousand weights that trains in a moment."""
-    return {
-        "data": {"train": [train], "valid": [valid] if valid else [], "source_lang": "en", "target_lang": "de"},
-        "tokens": {"vocab_size": 320},
-        "batches": {"tokens": 800},
-        "model": {"d_model": 32, "d_ff": 64, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.1},
-        "train": {
-            "out": str(out), "max_steps": 60, "schedule": "cosine", "warmup_steps": 10, "rate": 0.01, "threads": 1,
-            "save_every": 20, "validate_every": 1000, "average": 2, "log_every": 20,
-        },
-    }  # fmt: skip
-
-
-def flags(recipe: dict[str, dict[str, Any]]) -> list[str]:
-    """A recipe as it would be written on the command line."""
-    result = []
-    for section, keys in recipe.items():
-        for key, value in keys.items():
-            rows = value if isinstance(value, list) else [[value]]
-            for row in rows:
-                result += [f"--{section}.{key}", *map(str, row)]
-    return result
-
-
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of one tiny trained model, with its training beside it. Read only: copy it to change it."""
@@ -118,7 +63,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     home = tmp_path_factory.mktemp("model")
     recipe = tiny_recipe(home / "m", write_pairs(home, "train", sentences(300)), write_pairs(home, "valid", sentences(20, seed=2)))
-    recipe["train"]["max_steps"] = 150
+    recipe["train"]["max_steps"] = 250
+    recipe["model"]["norm"] = "pre"
     return train(recipe, Console(quiet=True))
 
 

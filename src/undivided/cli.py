@@ -28,6 +28,8 @@ class Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; its exit code."""
+    # Threads that spin at every barrier stand in each other's way by a factor of ten where another program shares the cores.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         options = parser().parse_args(arguments)
         return int(options.run(options) or 0)

@@ -95,7 +95,7 @@ class ModelConfig:
     norm: Literal["post", "pre"] = setting("post", "LayerNorm after each residual sum (paper) or before each sub-layer")
     activation: Literal["relu", "gelu", "swish", "swiglu"] = setting("relu", "non-linearity of the feed-forward layers")
     attention_bias: bool = setting(False, "biases in the attention projections")
-    window: int = setting(0, "restrict self-attention to a neighbourhood of this size (paper section 4); 0 is off", at_least=0)
+    window: int = setting(0, "restrict self-attention to window/2 places to each side (r of paper section 4); 0 is off", at_least=0)
     positions: Literal["sinusoidal", "halves", "learned", "index", "none"] = setting(
         "sinusoidal", "position encoding: interleaved sinusoids (paper), the same in halves (Marian), …"
     )

@@ -298,10 +298,10 @@ def show(pair: str, home: Path, console: Console) -> None:
     sources, references = (read_lines(home / "corpus" / f"test.{lang}") for lang in (source, target))
     translator = Translator(home / "model")
     progress = Progress(console, "translated lines", len(sources))
-    ours = []
-    for result in translator.stream(sources):
-        ours.append(result.text)
-        progress.advance(1)
+    ours: list[str] = []
+    for some in (sources[start : start + 100] for start in range(0, len(sources), 100)):
+        ours += translator.translate(some)
+        progress.advance(len(some))
     console.clear()
     beam = translator.search_config().beam_size
     print(f"\nOn {plural(len(sources), 'held-out sentence')}, {pair}, beam {beam}:")
@@ -316,7 +316,8 @@ def show(pair: str, home: Path, console: Console) -> None:
 def varied(texts: list[str], count: int = 6) -> list[int]:
     """Places of some texts, from short to long, always the same."""
     order = sorted(range(len(texts)), key=lambda place: (len(texts[place]), texts[place]))
-    return [order[(2 * step + 1) * len(order) // (2 * count)] for step in range(min(count, len(order)))]
+    count = min(count, len(order))
+    return [order[(2 * step + 1) * len(order) // (2 * count)] for step in range(count)]
 
 
 def next_steps(pair: str, home: Path) -> list[str]:

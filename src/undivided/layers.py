@@ -30,7 +30,7 @@ class Dropout(nn.Module):
             return x
         if x.device.type != "cpu":
             return F.dropout(x, self.share)
-        return _ByteDropout.apply(x, round(self.share * 256))
+        return _ByteDropout.apply(x, min(255, round(self.share * 256)))
 
 
 class _ByteDropout(torch.autograd.Function):

@@ -39,7 +39,7 @@ def search(
     prefixes: Sequence[Sequence[int]] | None = None,
     keys: Sequence[int] | None = None,
 ) -> list[list[Hypothesis]]:
-    """The n best translations of each source, best first. The other sources of a batch have no influence.
+    """The n best translations of each source, best first (samples in the order drawn). The other sources of a batch have no influence.
 
     `prefixes` are target ids that translations must begin with. `keys` tell samples apart, whatever the batch.
     """
@@ -106,12 +106,13 @@ class BeamSearch:
         # Of twice as many candidates as beams, at least as many as beams go on: each parent ends once.
         going, choice = best.masked_fill(ended, -math.inf).topk(min(beam, best.shape[1]), dim=1)
         parents, tokens = parents.gather(1, choice), tokens.gather(1, choice)
+        written = self.tokens.gather(1, parents[:, :, None].expand(-1, -1, length))
+        self.tokens, self.scores = torch.cat([written, tokens[:, :, None]], dim=2), going
         keep = self._undone(going, length)
-        parents, self.scores, self.sentences = parents[keep], going[keep], self.sentences[keep]
+        self.tokens, self.scores, self.sentences = self.tokens[keep], going[keep], self.sentences[keep]
         self.limits, self.forced = self.limits[keep], self.forced[keep]
-        self.tokens = torch.cat([self.tokens[keep[:, None], parents], tokens[keep][:, :, None]], dim=2)
         if len(keep):
-            self.state = self.state.select(keep, parents)
+            self.state = self.state.select(keep, parents[keep])
 
     def _finish(self, best: Tensor, parents: Tensor, ended: Tensor, length: int) -> None:
         """Take the hypotheses that have just ended."""
@@ -156,8 +157,8 @@ def _sample(
     parents = torch.zeros(batch, draws, dtype=torch.long, device=limits.device)
     state = state.select(torch.arange(batch, device=limits.device), parents)
     longest = int(limits.max())
-    chance = torch.stack([_uniform(draws * longest, config.seed, key).view(draws, longest) for key in keys])
-    chance = chance.to(limits.device)  # B W T
+    chance = torch.stack([_uniform(longest, config.seed, key, each) for key in keys for each in range(draws)])
+    chance = chance.view(batch, draws, longest).to(limits.device)
     tokens = torch.full((batch, draws, 1), BOS, device=limits.device)
     total = torch.zeros(batch, draws, device=limits.device)
     ended = torch.zeros(batch, draws, dtype=torch.bool, device=limits.device)

@@ -96,7 +96,7 @@ def test_every_source_token_reaches_every_target_state():
     source, target = [5, 6, 7, EOS], [[8, 9, EOS]]
     _, before = states_of(model, [source], target)
     for place in range(3):
-        _, after = states_of(model, [source[:place] + [15] + source[place + 1 :]], target)
+        _, after = states_of(model, [[*source[:place], 15, *source[place + 1 :]]], target)
         assert (after - before).abs().amax(dim=-1).min() > 1e-5
 
 

@@ -49,7 +49,9 @@ def test_eq_1_equals_naive_loops(tgt, src, d_k, d_v, masked):
 
 
 @pytest.mark.parametrize("kind", ["none", "random", "causal", "padding"])
-@pytest.mark.parametrize(("tgt", "src", "d_k", "d_v"), [(7, 7, 8, 8), (5, 9, 4, 6), (1, 12, 8, 5), (200, 150, 8, 12), (300, 300, 4, 4)])
+@pytest.mark.parametrize(
+    ("tgt", "src", "d_k", "d_v"), [(7, 7, 8, 8), (5, 9, 4, 6), (1, 12, 8, 5), (200, 150, 8, 12), (300, 300, 4, 4)]
+)
 def test_fast_path_equals_eq_1(tgt, src, d_k, d_v, kind):
     query, key, value = sequences(2, 2, tgt, src, d_k, d_v)
     real = torch.arange(src) < torch.tensor([[src], [max(1, src // 2)]])
@@ -126,7 +128,11 @@ def test_encoder_decoder_attention_reads_sequences_of_another_length(tgt):
 def test_attention_has_no_biases_unless_asked():
     assert [name for name, _ in MultiHeadAttention(ModelConfig()).named_parameters()] == ["qkv.weight", "output.weight"]
     with_bias = MultiHeadAttention(ModelConfig(attention_bias=True), across=True)
-    assert {name for name, _ in with_bias.named_parameters() if name.endswith("bias")} == {"query.bias", "key_value.bias", "output.bias"}
+    assert {name for name, _ in with_bias.named_parameters() if name.endswith("bias")} == {
+        "query.bias",
+        "key_value.bias",
+        "output.bias",
+    }
 
 
 def test_causal_mask_hides_exactly_the_future():

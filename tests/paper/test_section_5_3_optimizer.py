@@ -26,7 +26,9 @@ def test_eq_3_rises_linearly_to_its_peak_at_warmup_and_falls():
 
 def test_training_takes_eq_3_with_4000_steps_of_warmup_by_default():
     config = TrainConfig()
-    assert [learning_rate(step, config, 512) for step in (1, 4000, 9000)] == [paper_rate(step, 512, 4000) for step in (1, 4000, 9000)]
+    assert [learning_rate(step, config, 512) for step in (1, 4000, 9000)] == [
+        paper_rate(step, 512, 4000) for step in (1, 4000, 9000)
+    ]
 
 
 def test_factor_scales_eq_3():

@@ -68,7 +68,7 @@ def test_nothing_else_in_training_is_random(rates):
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_dropout_is_applied_to_each_sub_layers_output(norm):
-    """"Before it is added to the sub-layer input": the dropout takes what W^O or W₂ gave, just that."""
+    """ "Before it is added to the sub-layer input": the dropout takes what W^O or W₂ gave, just that."""
     model, given, taken = tiny(norm=norm).train(), [], []
     for layer in [*model.encoder, *model.decoder]:
         parts = [layer.self_attention, *([layer.cross_attention] if hasattr(layer, "cross_attention") else [])]

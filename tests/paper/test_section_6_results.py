@@ -1,5 +1,7 @@
 """Section 6: decoding and averaging as in 6.1, and the parameters of Table 3."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -8,6 +10,7 @@ from undivided.config import ModelConfig, SearchConfig, build
 from undivided.models import make_model
 from undivided.search import length_penalty
 
+PAGE = (Path(__file__).parents[2] / "docs" / "paper.md").read_text(encoding="utf-8")
 BASE, BIG = build({}, "base").model, build({}, "big").model
 
 
@@ -46,6 +49,8 @@ def test_table_3_parameters():
         ours, usual = (parameters(config, size) / 1e6 for size in (vocab, 37_000))
         differences[row] = abs(ours - paper)
         print(f"{row:<16}{paper:>8}{vocab:>12,}{ours:>8.2f}{ours - paper:>+9.2f}{usual:>11.2f}")
+        page_row = f"| {row} | {paper} | {vocab:,} | {ours:.2f} | {ours - paper:+.2f} | {usual:.2f} |"
+        assert page_row in PAGE, "docs/paper.md shows other numbers"
     assert {row: difference for row, difference in differences.items() if difference > 0.6} == {}
 
 

@@ -8,7 +8,17 @@ import pytest
 import torch
 
 from undivided import batches
-from undivided.batches import BatchStream, Place, budget_bounds, load_batch, make_batch, open_store, random_bits, shuffled, store_key
+from undivided.batches import (
+    BatchStream,
+    Place,
+    budget_bounds,
+    load_batch,
+    make_batch,
+    open_store,
+    random_bits,
+    shuffled,
+    store_key,
+)
 from undivided.config import BatchesConfig, CorpusFiles, DataConfig, TokensConfig
 from undivided.console import InputError
 from undivided.tokens import BOS, EOS, PAD, Tokenizer
@@ -26,7 +36,7 @@ def corpus(folder, name, count, weight=1.0) -> CorpusFiles:
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return Tokenizer.learn(lines("a", 50) + lines("b", 50), TokensConfig(vocab_size=300), 100, seed=1)
+    return Tokenizer.learn(lambda: lines("a", 50) + lines("b", 50), TokensConfig(vocab_size=300), 100, seed=1)
 
 
 @pytest.fixture
@@ -55,7 +65,7 @@ def test_shuffled_is_not_nearly_the_identity():
 def test_random_bits_are_fixed_for_ever():
     assert random_bits(2, 1, 2).tolist() == random_bits(3, 1, 2)[:2].tolist()
     assert random_bits(2, 1, 2).tolist() != random_bits(2, 2, 1).tolist()
-    assert random_bits(2, 1, 2).tolist() == [5158586041018797119, 5013047151259474418]
+    assert random_bits(2, 1, 2).tolist() == [15536253074962032655, 6691293194378860457]
 
 
 @pytest.mark.parametrize("pool", [1, 10, 40, 1000])
@@ -68,7 +78,9 @@ def test_an_epoch_holds_every_pair_once(store, pool, tokens):
 
 def test_epochs_and_seeds_differ(store):
     config = BatchesConfig(tokens=100)
-    orders = [np.concatenate(epoch_of(BatchStream(store, config, seed), epoch)).tolist() for seed, epoch in ((1, 0), (1, 1), (2, 0))]
+    orders = [
+        np.concatenate(epoch_of(BatchStream(store, config, seed), epoch)).tolist() for seed, epoch in ((1, 0), (1, 1), (2, 0))
+    ]
     assert orders[0] != orders[1] != orders[2] != orders[0]
 
 
@@ -97,12 +109,8 @@ def test_batches_keep_the_budget_on_both_sides(store, tokenizer):
 
 def test_budget_bounds_cover_everything_even_if_nothing_fits():
     widths = np.array([3, 3, 5, 9, 9])
-    assert budget_bounds(widths, widths, 10) == [(0, 3), (3, 4), (4, 5)] or budget_bounds(widths, widths, 10) == [
-        (0, 2),
-        (2, 3),
-        (3, 4),
-        (4, 5),
-    ]
+    assert budget_bounds(widths, widths, 10) == [(0, 2), (2, 3), (3, 4), (4, 5)]
+    assert budget_bounds(widths, widths, 15) == [(0, 3), (3, 4), (4, 5)]
     assert budget_bounds(widths, widths, 1) == [(n, n + 1) for n in range(5)]
     assert budget_bounds(np.array([]), np.array([]), 10) == []
 
@@ -162,8 +170,8 @@ def test_subword_sampling_is_a_function_of_the_key(store, tokenizer):
 def test_pairs_over_the_length_limit_are_reported(tmp_path, tokenizer):
     files = corpus(tmp_path, "a", 50)
     lengths = [max(len(row) for row in tokenizer.source.encode(list(pair))) for pair in lines("a", 50)]
-    store = open_store(tmp_path, [files], tokenizer, DataConfig(max_length=20))
-    over = sum(length > 20 for length in lengths)
+    store = open_store(tmp_path, [files], tokenizer, DataConfig(max_length=12))
+    over = sum(length > 12 for length in lengths)
     assert 0 < over < 50
     assert (store.over_length, len(store)) == ([over], 50 - over)
     with pytest.raises(InputError, match="more than 2 subwords"):
@@ -182,7 +190,7 @@ def test_an_unchanged_store_is_reused(tmp_path, tokenizer):
 
 def test_a_change_makes_another_store(tmp_path, tokenizer):
     a, b = corpus(tmp_path, "a", 20, weight=2), corpus(tmp_path, "b", 10)
-    other = Tokenizer.learn(lines("a", 50), TokensConfig(vocab_size=290), 50, seed=1)
+    other = Tokenizer.learn(lambda: lines("a", 50), TokensConfig(vocab_size=290), 50, seed=1)
     separate = Tokenizer(tokenizer.source, other.source)
     keys = [
         store_key([a, b], tokenizer, DataConfig()),
@@ -207,7 +215,9 @@ def test_a_failed_build_leaves_nothing(tmp_path, tokenizer, monkeypatch):
     def fail(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(batches.json, "dumps", lambda facts, **more: fail() if "dtype" in facts else json.JSONEncoder(**more).encode(facts))
+    monkeypatch.setattr(
+        batches.json, "dumps", lambda facts, **more: fail() if "dtype" in facts else json.JSONEncoder(**more).encode(facts)
+    )
     with pytest.raises(OSError, match="No space"):
         open_store(tmp_path, [files], tokenizer, DataConfig())
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []

@@ -129,7 +129,9 @@ def test_missing_file_and_directory(tmp_path):
             list(byte_lines(tmp_path / f"none{suffix}"))
 
 
-@pytest.mark.parametrize(("content", "said"), [(b"", "empty"), (b"\n\n", "no line can be used"), (bytes(range(256)) * 40, "no line")])
+@pytest.mark.parametrize(
+    ("content", "said"), [(b"", "empty"), (b"\n\n", "no line can be used"), (bytes(range(256)) * 40, "no line")]
+)
 def test_nothing_to_learn_from(tmp_path, content, said):
     for name in ("a", "b"):
         (tmp_path / name).write_bytes(content)

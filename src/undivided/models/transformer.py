@@ -121,7 +121,9 @@ class Transformer(nn.Module):
         mask = padding_mask(src_mask)
         near = self_mask(src.shape[1], causal=False, window=self.config.window, device=src.device)
         if near is not None:
-            mask = near if mask is None else mask & near
+            # Padding far from every real token attends to itself: a softmax over nothing would be NaN.
+            itself = torch.eye(src.shape[1], dtype=torch.bool, device=src.device)
+            mask = near if mask is None else mask & near | itself
         for layer in self.encoder:
             x = layer(x, mask)
         return Memory(self.encoder_norm(x), src_mask)

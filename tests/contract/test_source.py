@@ -1,0 +1,103 @@
+"""How the package is built: public names, the order of its rooms, what it refuses."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import undivided
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "undivided"
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def rooms() -> list[str]:
+    """The rooms in their order, from the README's room table."""
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    start = next(number for number, line in enumerate(lines) if re.match(r"\|\s*room\s*\|", line))
+    names: list[str] = []
+    for line in lines[start + 2 :]:
+        if not line.startswith("|"):
+            break
+        names += [name.rstrip("/") for name in re.findall(r"`([^`]+)`", line.split("|")[1])]
+    return names
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> set[str]:
+    """The rooms that a file imports, anywhere in it; types for the checker alone do not count."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = []
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            if node.module == "undivided":
+                found |= {alias.name for alias in node.names}
+            elif (node.module or "").startswith("undivided."):
+                found.add(str(node.module).split(".")[1])
+        elif isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("undivided.")}
+    return found - {"__version__"}
+
+
+def test_public_names_are_pinned():
+    assert undivided.__all__ == [
+        "InputError",
+        "Translation",
+        "Translator",
+        "UndividedError",
+        "__version__",
+        "average",
+        "score",
+        "train",
+    ]
+    assert all(getattr(undivided, name) is not None for name in undivided.__all__)
+    assert callable(undivided.train)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = undivided.nonsense
+
+
+def test_public_functions_stay_functions_after_their_rooms_are_imported(python):
+    code = "import undivided.train, undivided.score, undivided; print(callable(undivided.train), callable(undivided.score))"
+    assert python(code).split() == ["True", "True"]
+
+
+def test_every_room_is_in_the_table():
+    assert {room_of(path) for path in FILES} - {"__init__", "__main__"} == set(rooms())
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_room_imports_only_rooms_above_it(path):
+    room, order = room_of(path), rooms()
+    if room in ("__init__", "__main__", "cli"):
+        pytest.skip("stands beside or below all rooms")
+    wrong = {name for name in imports(path) if name != room and order.index(name) > order.index(room)}
+    assert wrong == set()
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_nothing_that_runs_foreign_code(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    names = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    assert not names & {"eval", "exec", "torch.load", "torch.save", "yaml.load", "yaml.unsafe_load", "os.system", "np.load"}
+    modules = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names}
+    modules |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert not modules & {"pickle", "dill", "joblib", "shelve", "marshal"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_file_is_read_in_one_sitting(path):
+    assert path.name not in ("utils.py", "helpers.py", "common.py")
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 450
+
+
+def test_the_package_is_typed():
+    assert (PACKAGE / "py.typed").exists()

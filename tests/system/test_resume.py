@@ -1,0 +1,226 @@
+"""Training that was killed, stopped or started again goes on as if nothing had been, or says why not."""
+
+import copy
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from samples import environment, flags, sentences, tiny_recipe, write_pairs
+from undivided.console import Console, InputError
+from undivided.corpus import digest
+from undivided.score import Score
+from undivided.train import Trainer, prepare_recipe, train
+
+KILLER = """
+import json, os, signal, sys
+from undivided import checkpoint
+from undivided.train import Trainer, train
+from undivided.console import Console
+
+def die(*_): os.kill(os.getpid(), signal.SIGKILL)
+
+where, step = sys.argv[2], int(sys.argv[3])
+if where == "after saving":
+    save = Trainer.save
+    Trainer.save = lambda self: (save(self), self.state.step == step and die())
+if where == "while saving":
+    sync = checkpoint.sync
+    checkpoint.sync = lambda path: die() if f"{step:09d}" in str(path) else sync(path)
+if where == "between":
+    update = Trainer._update
+    Trainer._update = lambda self: (update(self), self.state.step == step and die())
+train(json.loads(sys.argv[1]), Console(quiet=True))
+"""
+KILLS = [("between", 5), ("after saving", 20), ("while saving", 40), ("between", 50)]
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory):
+    """Everything random is on: dropout, subword sampling, and a running average beside."""
+    home = tmp_path_factory.mktemp("text")
+    files = [write_pairs(home, "train", sentences(200)), write_pairs(home, "valid", sentences(10, seed=2))]
+    values = tiny_recipe(home / "unset", *files)
+    values["tokens"]["dropout"] = 0.1
+    values["model"]["dropout"] = 0.2
+    values["batches"] |= {"tokens": 300, "pool": 60, "accumulate": 2}
+    values["train"] |= {"ema": 0.9, "validate_every": 20, "max_steps": 60}
+    return values
+
+
+def at(recipe, out, **train_settings):
+    values = copy.deepcopy(recipe)
+    values["train"] |= {"out": str(out), **train_settings}
+    return values
+
+
+def weights_of(run: Path) -> dict[str, str]:
+    last = run / "training" / "checkpoints" / "step-000000060"
+    return {part: digest(last / f"{part}.safetensors") for part in ("model", "optimizer", "random", "ema")}
+
+
+def validations(run: Path) -> dict[int, float]:
+    events = [json.loads(line) for line in (run / "training" / "log.jsonl").read_text().splitlines()]
+    return {event["step"]: event["bleu"] for event in events if event["event"] == "validation"}
+
+
+@pytest.fixture(scope="module")
+def runs(recipe, tmp_path_factory):
+    """One run that nothing disturbed, and one that was killed again and again."""
+    home = tmp_path_factory.mktemp("runs")
+    whole = train(at(recipe, home / "whole"), Console(quiet=True))
+    values = at(recipe, home / "killed")
+    for where, step in KILLS:
+        command = [sys.executable, "-c", KILLER, json.dumps(values), where, str(step)]
+        assert subprocess.run(command, env=environment(), check=False).returncode == -signal.SIGKILL, where
+    said = io.StringIO()
+    killed = train({"train": {"out": str(home / "killed")}}, Console(stream=said))
+    assert "going on with the training" in said.getvalue()
+    assert "resumed at step 40" in said.getvalue()
+    return whole, killed
+
+
+def test_a_killed_run_ends_bit_identical(runs):
+    whole, killed = map(weights_of, runs)
+    assert whole == killed
+
+
+def test_a_killed_run_counts_the_same(runs):
+    states = [json.loads((run / "training" / "checkpoints" / "step-000000060" / "state.json").read_text()) for run in runs]
+    for state in states:
+        del state["seconds"]
+    assert states[0] == states[1]
+
+
+def test_a_killed_run_validates_the_same(runs):
+    whole, killed = map(validations, runs)
+    assert sorted(whole) == [20, 40, 60]
+    assert whole == killed
+
+
+def test_a_killed_run_leaves_the_same_model(runs):
+    whole, killed = runs
+    assert digest(whole / "model.safetensors") == digest(killed / "model.safetensors")
+
+
+class Crash(BaseException):
+    """As if the power had gone."""
+
+
+def test_the_best_model_is_remembered_over_a_crash(recipe, tmp_path, monkeypatch):
+    """Step 20 is good, all later ones are bad; the crash comes at step 25."""
+    quality = {20: 50.0, 40: 10.0, 60: 5.0}
+    step = Trainer._step
+
+    def crashing(self, plans):
+        if self.state.step == 25:
+            raise Crash
+        return step(self, plans)
+
+    monkeypatch.setattr(Trainer, "_measure", lambda self: (Score("BLEU", quality[self.state.step], "made up"), 2.0))
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_step", crashing)
+        with pytest.raises(Crash):
+            train(at(recipe, tmp_path / "m"), Console(quiet=True))
+    train(at(recipe, tmp_path / "m"), Console(quiet=True))
+    facts = json.loads((tmp_path / "m" / "config.json").read_text())["facts"]
+    assert facts["scores"]["validation BLEU"]["score"] == 50.0
+    assert facts["weights"] == "step 20"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stopped_run_is_saved_and_goes_on(recipe, spawn, tmp_path, number, code):
+    values = at(recipe, tmp_path / "m", max_steps=100_000, log_every=1, validate_every=100_000)
+    process = spawn("train", *flags(values), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    with process:
+        while not process.stderr.readline().startswith(b"step 3,"):
+            assert process.poll() is None
+        process.send_signal(number)
+        err = process.stderr.read().decode()
+        assert process.wait(60) == code
+    assert "Traceback" not in err
+    assert "stopped and saved at step" in err
+    step = int(err.split("stopped and saved at step ")[1].split(";")[0].replace(",", ""))
+    assert (tmp_path / "m" / "training" / "checkpoints" / f"step-{step:09d}").is_dir()
+    said = io.StringIO()
+    train({"train": {"out": str(tmp_path / "m"), "max_steps": step + 2}}, Console(stream=said))
+    assert f"resumed at step {step}" in said.getvalue()
+    assert (tmp_path / "m" / "manifest.json").exists()
+
+
+def test_a_damaged_checkpoint_is_passed_over(runs, tmp_path):
+    copied = shutil.copytree(runs[0], tmp_path / "m")
+    last = copied / "training" / "checkpoints" / "step-000000060" / "optimizer.safetensors"
+    last.write_bytes(last.read_bytes()[:-1])
+    said = io.StringIO()
+    train({"train": {"out": str(copied)}}, Console(stream=said))
+    assert "skipped a damaged checkpoint" in said.getvalue()
+    assert "resumed at step 40" in said.getvalue()
+    assert weights_of(copied) == weights_of(runs[0])
+
+
+def test_training_again_after_the_end_changes_nothing(runs, tmp_path):
+    copied = shutil.copytree(runs[0], tmp_path / "m")
+    train({"train": {"out": str(copied)}}, Console(quiet=True))
+    assert digest(copied / "model.safetensors") == digest(runs[0] / "model.safetensors")
+    assert weights_of(copied) == weights_of(runs[0])
+
+
+def resumed(runs, **values):
+    return prepare_recipe({"train": {"out": str(runs[0])}} | values, Console(quiet=True))
+
+
+def test_limits_may_change(runs):
+    recipe, going_on = resumed(runs, train={"out": str(runs[0]), "max_steps": 99, "patience": 3})
+    assert going_on
+    assert (recipe.train.max_steps, recipe.train.patience) == (99, 3)
+
+
+def test_the_same_recipe_may_be_given_again(runs, recipe):
+    assert resumed(runs, **at(recipe, runs[0]))[1]
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"model": {"d_model": 48}}, "model.d_model was 32, now 48"),
+        ({"tokens": {"vocab_size": 400}}, "tokens.vocab_size was 320, now 400"),
+        ({"preset": "big"}, "preset"),
+        ({"data": {"source_lang": "fr"}}, "data.source_lang was 'en', now 'fr'"),
+        ({"data": {"train": [["other.src", "other.tgt"]]}}, "data.train"),
+    ],
+)
+def test_another_training_is_refused(runs, values, said):
+    with pytest.raises(InputError, match="another training") as caught:
+        resumed(runs, **values)
+    assert said in str(caught.value)
+
+
+def test_a_changed_corpus_is_refused(recipe, tmp_path):
+    files = write_pairs(tmp_path, "train", sentences(20))
+    values = at(recipe, tmp_path / "m", max_steps=2)
+    values["data"] |= {"train": [files], "valid": []}
+    train(values, Console(quiet=True))
+    with Path(files[1]).open("a") as stream:
+        stream.write("noch eine Zeile\n")
+    with pytest.raises(InputError, match="no longer the file") as caught:
+        train(values, Console(quiet=True))
+    assert files[1] in str(caught.value)
+    assert files[0] not in str(caught.value)
+    os.remove(files[1])
+    with pytest.raises(InputError, match="no longer the file"):
+        train(values, Console(quiet=True))
+
+
+def test_separate_vocabularies_go_on_with_the_same_words(recipe, tmp_path):
+    values = at(recipe, tmp_path / "m", max_steps=2)
+    values["tokens"]["joint"] = False
+    values["model"]["tie"] = "all"
+    train(values, Console(quiet=True))
+    assert prepare_recipe(values, Console(quiet=True))[1]

@@ -1,0 +1,224 @@
+import json
+import shutil
+
+import pytest
+import torch
+
+from undivided import Translator, artifact
+from undivided.artifact import INCOMING, fill, load, save, weights
+from undivided.config import build
+from undivided.console import InputError
+from undivided.corpus import digest
+from undivided.models import make_model
+
+PARTS = ("config.json", "model.safetensors", "subwords.model", "README.md", "manifest.json")
+
+
+@pytest.fixture
+def folder(model, tmp_path):
+    """A copy of the model folder, free to be harmed."""
+    home = tmp_path / "model"
+    home.mkdir()
+    for part in PARTS:
+        shutil.copy(model / part, home / part)
+    return home
+
+
+def resign(folder, part="config.json"):
+    """Make the manifest agree with a changed part."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["sha256"][part] = digest(folder / part)
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+def change_config(folder, **facts):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | facts))
+    resign(folder)
+
+
+def test_training_leaves_exactly_the_model_folder(model):
+    assert sorted(path.name for path in model.iterdir()) == sorted([*PARTS, "training"])
+
+
+def test_saved_and_loaded_is_equal(folder, tmp_path, translator):
+    first = load(folder)
+    save(first, tmp_path / "again")
+    second = load(tmp_path / "again")
+    assert second.recipe == first.recipe
+    assert second.facts == first.facts
+    ours, theirs = weights(first.model), weights(second.model)
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    lines = ["The dog sees a tree today.", "A cat likes the river again.", "never seen 東京"]
+    assert Translator(tmp_path / "again", threads=1).translate(lines) == translator.translate(lines)
+
+
+def test_tied_weights_are_stored_once(folder):
+    names = weights(load(folder).model)
+    assert sum("embedding" in name or name == "output_weight" for name in names) == 1
+
+
+def test_saving_over_a_model_replaces_it(folder):
+    old = load(folder)
+    with torch.no_grad():
+        old.model.output_weight += 1
+    save(old, folder)
+    assert torch.equal(load(folder).model.output_weight, old.model.output_weight)
+    assert not [path.name for path in folder.iterdir() if path.name not in PARTS]
+
+
+@pytest.mark.parametrize("part", ["config.json", "model.safetensors", "subwords.model", "manifest.json"])
+def test_a_missing_part_is_named(folder, part):
+    (folder / part).unlink()
+    with pytest.raises(InputError, match=f"{part} is missing"):
+        load(folder)
+
+
+@pytest.mark.parametrize("part", ["config.json", "model.safetensors", "subwords.model", "manifest.json"])
+@pytest.mark.parametrize("harm", ["flipped", "truncated", "emptied"])
+def test_a_damaged_part_is_named(folder, part, harm):
+    content = bytearray((folder / part).read_bytes())
+    content[len(content) // 2] ^= 0x10
+    changed = {"flipped": content, "truncated": content[: len(content) // 2], "emptied": b""}[harm]
+    (folder / part).write_bytes(changed)
+    with pytest.raises(InputError, match=str(folder)) as caught:
+        load(folder)
+    assert "damaged" in str(caught.value) or (part == "manifest.json" and "is missing" in str(caught.value))
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"sha256": []}', '{"sha256": {}}', "null", '{"sha256": {"config.json": ""}}'])
+def test_odd_manifests(folder, text):
+    (folder / "manifest.json").write_text(text)
+    with pytest.raises(InputError, match=r"manifest\.json is damaged"):
+        load(folder)
+
+
+def test_not_a_model_folder(tmp_path):
+    with pytest.raises(InputError, match="no such model folder"):
+        load(tmp_path / "none")
+    with pytest.raises(InputError, match="not a model folder"):
+        load(tmp_path)
+    (tmp_path / "training").mkdir()
+    with pytest.raises(InputError, match="has not written a model yet"):
+        load(tmp_path)
+
+
+def test_a_newer_format_is_refused_with_advice(folder):
+    change_config(folder, format_version=artifact.FORMAT_VERSION + 1, undivided_version="9.1", recipe={"unknown": 1})
+    with pytest.raises(InputError, match=r"9\.1.*pip install -U undivided"):
+        load(folder)
+
+
+@pytest.mark.parametrize("facts", [{"format": "other"}, {"format_version": "one"}])
+def test_another_format_is_refused(folder, facts):
+    change_config(folder, **facts)
+    with pytest.raises(InputError, match="does not describe a model"):
+        load(folder)
+
+
+def test_vocabulary_and_weights_must_fit(folder):
+    change_config(folder, vocabulary=[5, 5])
+    with pytest.raises(InputError, match="tokens, but"):
+        load(folder)
+
+
+def test_weights_that_do_not_fit_are_named():
+    config = build({"model": {"d_model": 16, "n_heads": 2, "d_ff": 8, "encoder_layers": 1, "decoder_layers": 1}}).model
+    model = make_model(config, 300, 300)
+    tensors = weights(model)
+    name = next(iter(tensors))
+    with pytest.raises(InputError, match="is missing"):
+        fill(model, {key: value for key, value in tensors.items() if key != name}, "here")
+    with pytest.raises(InputError, match="stranger is not of this model"):
+        fill(model, tensors | {"stranger": torch.zeros(1)}, "here")
+    with pytest.raises(InputError, match=r"here: .*has shape \(1,\)"):
+        fill(model, tensors | {name: torch.zeros(1)}, "here")
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a/../../b", "..", "sub/config.json"])
+def test_parts_outside_the_folder_are_refused(folder, name):
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["sha256"][name] = "0" * 64
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(InputError):
+        load(folder)
+
+
+class Crash(BaseException):
+    """As if the power had gone."""
+
+
+def changed(folder):
+    new = load(folder)
+    with torch.no_grad():
+        new.model.output_weight.fill_(0.5)
+    return new
+
+
+def is_new(folder) -> bool:
+    return bool((load(folder).model.output_weight == 0.5).all())
+
+
+def crash_at(monkeypatch, place, name, number):
+    """Let the `number`-th call of a function be the last."""
+    real, calls = getattr(place, name), []
+
+    def wrapped(*arguments, **more):
+        calls.append(arguments)
+        if len(calls) == number:
+            raise Crash
+        return real(*arguments, **more)
+
+    monkeypatch.setattr(place, name, wrapped)
+
+
+def test_a_crash_before_the_new_model_is_whole_keeps_the_old(folder, monkeypatch):
+    new = changed(folder)
+    with monkeypatch.context() as patch:
+        crash_at(patch, artifact, "model_card", 1)
+        with pytest.raises(Crash):
+            save(new, folder)
+    assert not is_new(folder)
+    save(new, folder)
+    assert is_new(folder)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 5])
+def test_a_crash_while_settling_leaves_the_new_model(folder, monkeypatch, number):
+    new = changed(folder)
+    with monkeypatch.context() as patch:
+        crash_at(patch, artifact.shutil, "copyfile", number)
+        with pytest.raises(Crash):
+            save(new, folder)
+    assert (folder / INCOMING).is_dir()
+    assert is_new(folder)
+    save(load(folder), folder)
+    assert is_new(folder)
+    assert not (folder / INCOMING).exists()
+
+
+def test_a_crash_while_cleaning_up_leaves_the_new_model(folder, monkeypatch):
+    new, real = changed(folder), shutil.rmtree
+
+    def half(path, *arguments, **more):
+        if path.name.startswith(INCOMING) and (path / "manifest.json").exists():
+            (path / "manifest.json").unlink()
+            raise Crash
+        real(path, *arguments, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(artifact.shutil, "rmtree", half)
+        with pytest.raises(Crash):
+            save(new, folder)
+    assert is_new(folder)
+
+
+def test_the_card_tells_what_was_measured(model):
+    card = (model / "README.md").read_text()
+    facts = json.loads((model / "config.json").read_text())["facts"]
+    assert "en → de" in card
+    assert facts["scores"]["validation BLEU"]["signature"] in card
+    assert "nrefs:1" in card
+    for files in facts["data"].values():
+        assert all(sha256 in card for sha256 in files.values())

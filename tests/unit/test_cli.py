@@ -1,0 +1,381 @@
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import sacrebleu
+
+from samples import flags, sentences, tiny_recipe, write_lines, write_pairs
+
+VERBS = ("train", "translate", "score", "average", "demo")
+PAIRS = sentences(40, seed=3)
+
+
+@pytest.fixture
+def files(tmp_path):
+    return write_pairs(tmp_path, "train", PAIRS)
+
+
+@pytest.fixture
+def fails(run):
+    """Run something that must fail: in a few clear lines, without a traceback. What it said."""
+
+    def call(code, *arguments):
+        result = run(*arguments)
+        assert result.code == code, result.err
+        assert result.out == ""
+        assert "Traceback" not in result.err
+        assert result.err.splitlines()[-1].strip()
+        assert "undivided: " in result.err
+        return result.err
+
+    return call
+
+
+def test_help_works_without_torch(python):
+    code = (
+        "import sys, time; began = time.monotonic()\n"
+        "from undivided.cli import main\n"
+        "for verb in [], *([v] for v in sys.argv[1:]):\n"
+        "    try: main([*verb, '--help'])\n"
+        "    except SystemExit as stop: assert stop.code == 0\n"
+        "assert time.monotonic() - began < 2\n"
+        "heavy = {'torch', 'numpy', 'sentencepiece', 'sacrebleu'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    text = python(code, *VERBS)
+    for expected in (*VERBS, "--model.d_model", "--beam-size", "--lenpen", "--batch-tokens", "--quiet"):
+        assert expected in text
+
+
+def test_python_m_undivided(spawn):
+    out, err = spawn("--version").communicate()
+    assert (out.split()[0], err) == (b"undivided", b"")
+
+
+@pytest.mark.parametrize("arguments", [[], ["fly"], ["train", "--fly"], ["translate"], ["translate", "m", "--beam-size"]])
+def test_wrong_usage(fails, arguments):
+    said = fails(2, *arguments)
+    assert len(said.splitlines()) == 2
+    assert "--help" in said
+
+
+def test_wrong_search_settings_are_all_named(fails, model):
+    said = fails(2, "translate", model, "--beam-size", "x", "--lenpen", "y")
+    assert "beam-size" in said
+    assert "length-penalty" in said
+
+
+@pytest.mark.parametrize("flag", [["--threads", "-1"], ["--device", "toaster"], ["--device", "cuda:99"], ["--beam-size", "0"]])
+def test_impossible_values(fails, model, tmp_path, flag):
+    fails(2, "translate", model, write_lines(tmp_path / "in", ["a"]), *flag)
+
+
+# Training on bad input.
+
+
+def test_train_needs_out_and_text(fails, tmp_path):
+    assert "--out" in fails(2, "train")
+    assert "--train" in fails(2, "train", "--out", tmp_path / "m")
+
+
+@pytest.mark.parametrize("text", ["train: 5", "train: [a]", "train: {out: 5}", "train: {out: [a]}", "5", "model: [a]"])
+def test_odd_recipes(fails, tmp_path, text, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "r.yaml").write_text(text)
+    fails(2, "train", tmp_path / "r.yaml")
+
+
+def test_wrong_recipe_key(fails, tmp_path, files):
+    (tmp_path / "r.yaml").write_text("model:\n  d_modle: 64\ntrain:\n  max_step: 3\n")
+    said = fails(2, "train", tmp_path / "r.yaml", "--train", *files, "--out", tmp_path / "m")
+    assert "model.d_modle: no such setting; did you mean 'd_model'?" in said
+    assert "train.max_step: no such setting; did you mean 'max_steps'?" in said
+    assert not (tmp_path / "m").exists()
+
+
+def test_missing_corpus(fails, tmp_path, files):
+    assert "none.de: no such file" in fails(2, "train", "--train", files[0], tmp_path / "none.de", "--out", tmp_path / "m")
+    assert "none.yaml: no such recipe" in fails(2, "train", tmp_path / "none.yaml", "--out", tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"", "empty"), (b"\x00\xff\xfe\x89PNG\n" * 50, "no line can be used"), (b"x\n" * 30, "ends after 30 lines")],
+    ids=["empty", "binary", "shorter"],
+)
+def test_bad_target_file(fails, tmp_path, files, content, said):
+    Path(files[1]).write_bytes(content)
+    if not content:
+        Path(files[0]).write_bytes(b"")
+    elif said.startswith("no line"):
+        Path(files[0]).write_bytes(b"x\n" * content.count(b"\n"))
+    assert said in fails(2, "train", "--train", *files, "--out", tmp_path / "m", "--quiet")
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_directory_in_place_of_a_file(fails, tmp_path, files):
+    assert "is a directory" in fails(2, "train", "--train", files[0], tmp_path, "--out", tmp_path / "m")
+
+
+def test_out_that_cannot_be_written(run, tmp_path, files):
+    (tmp_path / "m").write_text("in the way")
+    result = run("train", "--train", *files, "--out", tmp_path / "m", "--quiet")
+    assert result.code in (1, 2)
+    assert "Traceback" not in result.err
+    assert str(tmp_path / "m") in result.err
+    assert (tmp_path / "m").read_text() == "in the way"
+
+
+def test_one_sentence_is_enough(run, tmp_path):
+    files = write_pairs(tmp_path, "one", PAIRS[:1])
+    recipe = tiny_recipe(tmp_path / "m", files)
+    recipe["train"]["max_steps"] = 3
+    result = run("train", *flags(recipe))
+    assert result.code == 0, result.err
+    assert "preset tiny" in result.err
+    assert "no validation data" in result.err
+    assert run("translate", tmp_path / "m", files[0], "--threads", "1").out.count("\n") == 1
+
+
+def test_train_reports_what_it_drops(run, tmp_path, files):
+    Path(files[0]).write_bytes(Path(files[0]).read_bytes().replace(PAIRS[4][0].encode(), b"\xff", 1))
+    recipe = tiny_recipe(tmp_path / "m", files)
+    recipe["train"]["max_steps"] = 2
+    result = run("train", *flags(recipe))
+    assert result.code == 0, result.err
+    assert "40 lines read, 39 kept, 1 dropped" in result.err
+    assert result.out == ""
+
+
+def test_a_damaged_training_record_is_named(fails, tmp_path, files):
+    (tmp_path / "m" / "training").mkdir(parents=True)
+    (tmp_path / "m" / "training" / "recipe.json").write_text('{"recipe": {')
+    assert "recipe.json" in fails(2, "train", "--train", *files, "--out", tmp_path / "m")
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system with little space, as a function of its size."""
+    homes = []
+
+    def mount(size: str) -> Path:
+        home = tmp_path / f"disk-{size}"
+        home.mkdir()
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", home], capture_output=True, check=False)
+        if done.returncode:
+            pytest.skip(f"a small file system cannot be mounted here: {done.stderr.decode().strip()}")
+        homes.append(home)
+        return home
+
+    yield mount
+    for home in homes:
+        subprocess.run(["umount", home], check=True)
+
+
+@pytest.mark.parametrize("size", ["8k", "64k", "500k", "1200k", "2500k"])
+def test_full_disk_while_training(fails, tmp_path, files, small_disk, size):
+    recipe = tiny_recipe(small_disk(size) / "m", files)
+    recipe["model"] |= {"d_model": 128, "d_ff": 128}
+    recipe["train"] |= {"max_steps": 4, "save_every": 2}
+    assert "the disk is full" in fails(1, "train", *flags(recipe), "--quiet")
+
+
+def test_full_disk_while_translating(fails, tmp_path, model, small_disk):
+    home = small_disk("4k")
+    text = write_lines(tmp_path / "in", [source for source, _ in PAIRS] * 10)
+    assert "the disk is full" in fails(1, "translate", model, text, "-o", home / "out", "--threads", "1", "--beam-size", "1", "-q")
+    assert not (home / "out").exists()
+
+
+# Translating.
+
+
+def test_translate_files(run, tmp_path, model, translator):
+    lines = [PAIRS[0][0], "", PAIRS[1][0], "  ", PAIRS[0][0]]
+    text = write_lines(tmp_path / "in", lines)
+    expected = "".join(f"{each}\n" for each in translator.translate(lines))
+    result = run("translate", model, text, "--threads", "1")
+    assert (result.code, result.out) == (0, expected)
+    result = run("translate", model, text, "--threads", "1", "-o", tmp_path / "out")
+    assert (result.code, result.out) == (0, "")
+    assert (tmp_path / "out").read_text() == expected
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
+
+
+def test_crlf_and_compressed_input(run, tmp_path, model, translator):
+    import gzip
+
+    (tmp_path / "in.gz").write_bytes(gzip.compress(b"".join(f"{source}\r\n".encode() for source, _ in PAIRS[:3])))
+    expected = translator.translate([source for source, _ in PAIRS[:3]])
+    assert run("translate", model, tmp_path / "in.gz", "--threads", "1").out.splitlines() == expected
+
+
+def test_scores_and_n_best_formats(run, tmp_path, model, translator):
+    text = write_lines(tmp_path / "in", [PAIRS[0][0], "", PAIRS[1][0]])
+    rows = run("translate", model, text, "--scores", "--threads", "1").out.splitlines()
+    assert [row.partition("\t")[2] for row in rows] == translator.translate([PAIRS[0][0], "", PAIRS[1][0]])
+    assert all(float(row.partition("\t")[0]) <= 0 for row in rows)
+    rows = [row.split(" ||| ") for row in run("translate", model, text, "--n-best", "3", "--threads", "1").out.splitlines()]
+    assert [row[0] for row in rows].count("1") == [row[0] for row in rows].count("3") == 3
+    assert [row[0] for row in rows] == sorted(row[0] for row in rows)
+    assert all(len(row) == 3 and float(row[2]) <= 0 for row in rows)
+
+
+def test_quiet_and_progress(run, tmp_path, model):
+    text = write_lines(tmp_path / "in", [PAIRS[0][0]])
+    assert run("translate", model, text, "--quiet", "--threads", "1").err == ""
+
+
+def test_invalid_utf8_warns_and_keeps_the_count(run, tmp_path, model):
+    (tmp_path / "in").write_bytes(f"{PAIRS[0][0]}\n".encode() + b"a \xff b\n\xfe\n")
+    result = run("translate", model, tmp_path / "in", "--quiet", "--threads", "1")
+    assert result.code == 0
+    assert result.out.count("\n") == 3
+    assert "line 2: not valid UTF-8" in result.err
+    assert "line 3: not valid UTF-8" in result.err
+
+
+def test_nul_is_refused(run, tmp_path, model):
+    (tmp_path / "in").write_bytes(b"fine\n\0bad\n")
+    result = run("translate", model, tmp_path / "in", "-o", tmp_path / "out", "--threads", "1")
+    assert result.code == 2
+    assert "line 2: holds a NUL" in result.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_line_of_100000_characters(run, tmp_path, model):
+    text = write_lines(tmp_path / "in", ["The dog sees a tree today. " * 3700, "x" * 2000, PAIRS[0][0]])
+    result = run("translate", model, text, "--threads", "1", "--beam-size", "1")
+    assert result.code == 0
+    assert result.out.count("\n") == 3
+    assert "line 1: " in result.err
+    assert "pieces" in result.err
+
+
+def test_characters_never_seen(run, tmp_path, model):
+    result = run("translate", model, write_lines(tmp_path / "in", ["東京は大きい。", "🏳️‍🌈", "\u2028"]), "--threads", "1")
+    assert result.code == 0
+    assert result.out.count("\n") == 3
+
+
+def test_missing_input_and_model(fails, tmp_path, model):
+    assert "none.txt: no such file" in fails(2, "translate", model, tmp_path / "none.txt")
+    assert "no such model folder" in fails(2, "translate", tmp_path / "none", write_lines(tmp_path / "in", ["a"]))
+    assert "is a directory" in fails(2, "translate", model, tmp_path)
+
+
+def test_too_few_prefix_lines(fails, tmp_path, model):
+    text, prefix = write_lines(tmp_path / "in", ["a", "b"]), write_lines(tmp_path / "prefix", ["x"])
+    fails(2, "translate", model, text, "--prefix", prefix, "--threads", "1")
+
+
+def test_damaged_model(fails, tmp_path, model):
+    home = shutil.copytree(model, tmp_path / "m", ignore=shutil.ignore_patterns("training"))
+    content = bytearray((home / "model.safetensors").read_bytes())
+    content[-1] ^= 1
+    (home / "model.safetensors").write_bytes(content)
+    assert "model.safetensors is damaged" in fails(2, "translate", home, write_lines(tmp_path / "in", ["a"]))
+
+
+# Pipes need a process of their own.
+
+
+def ask(process, source: str) -> str:
+    """Write a line, read its answer."""
+    process.stdin.write(f"{source}\n".encode())
+    process.stdin.flush()
+    return process.stdout.readline().decode()
+
+
+def test_an_answer_comes_while_stdin_stays_open(spawn, model, translator):
+    with spawn("translate", model, "--threads", "1", "--quiet") as process:
+        for source, _ in PAIRS[:2]:
+            assert ask(process, source) == f"{translator.translate(source)}\n"
+        out, err = process.communicate()
+    assert (process.returncode, out, err) == (0, b"", b"")
+
+
+def test_interrupt_while_waiting_for_input(spawn, model):
+    with spawn("translate", model, "--threads", "1", "--quiet") as process:
+        ask(process, PAIRS[0][0])
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+        assert process.stderr.read() == b""
+
+
+def test_a_closed_pipe_is_quiet(model, tmp_path):
+    text = write_lines(tmp_path / "in", [source for source, _ in PAIRS] * 100)
+    command = f"{sys.executable} -m undivided translate {model} --threads 1 --beam-size 1 < {text} 2> {tmp_path}/err | head -1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, timeout=60, check=False)
+    assert done.stdout.count(b"\n") == 1
+    assert done.returncode == 0
+    assert (tmp_path / "err").read_text() == ""
+
+
+def test_a_reader_that_leaves_while_stdin_stays_open(spawn, model):
+    with spawn("translate", model, "--threads", "1", "--quiet") as process:
+        ask(process, PAIRS[0][0])
+        process.stdout.close()
+        process.stdin.write(f"{PAIRS[1][0]}\n".encode())
+        process.stdin.flush()
+        assert process.wait(20) == 0
+        assert process.stderr.read() == b""
+
+
+# Scoring and averaging.
+
+
+def test_score_files(run, tmp_path):
+    hypotheses, references = [target for _, target in PAIRS], [target.replace("der", "ein") for _, target in PAIRS]
+    paths = write_lines(tmp_path / "hyp", hypotheses), write_lines(tmp_path / "ref", references)
+    result = run("score", *paths, "--json")
+    rows = {row["name"]: row for row in map(json.loads, result.out.splitlines())}
+    assert result.code == 0
+    assert rows["BLEU"]["score"] == sacrebleu.corpus_bleu(hypotheses, [references]).score
+    assert rows["BLEU"]["signature"].startswith("nrefs:1")
+    assert [line.split()[0] for line in run("score", *paths, "--moses", "de").out.splitlines()] == [
+        "BLEU",
+        "chrF2",
+        "TER",
+        "BLEU-moses-lc",
+    ]
+
+
+def test_score_of_a_model(run, tmp_path, model, translator):
+    files = write_pairs(tmp_path, "test", PAIRS)
+    result = run("score", *files, "--model", model, "--threads", "1", "-o", tmp_path / "out", "--json")
+    rows = {row["name"]: row["score"] for row in map(json.loads, result.out.splitlines())}
+    outputs = translator.translate([source for source, _ in PAIRS])
+    assert rows["BLEU"] == sacrebleu.corpus_bleu(outputs, [[target for _, target in PAIRS]]).score
+    assert rows["perplexity"] > 1
+    assert (tmp_path / "out").read_text().splitlines() == outputs
+
+
+def test_score_of_unequal_files(fails, tmp_path):
+    paths = write_lines(tmp_path / "hyp", ["a", "b"]), write_lines(tmp_path / "ref", ["a"])
+    said = fails(2, "score", *paths)
+    assert "hyp has 2 lines" in said
+    assert "ref has 1" in said
+    assert "no such file" in fails(2, "score", tmp_path / "none", paths[0])
+
+
+def test_average(run, fails, tmp_path, model):
+    assert run("average", model, "--last", "2", "-o", tmp_path / "avg").code == 0
+    assert run("translate", tmp_path / "avg", write_lines(tmp_path / "in", ["a"]), "--threads", "1").code == 0
+    assert "99 asked for" in fails(2, "average", model, "--last", "99", "-o", tmp_path / "none")
+    fails(2, "average", model, "--last", "0", "-o", tmp_path / "none")
+
+
+def test_help_is_quick(spawn):
+    """Under 0.4 s on an idle machine; three tries, with room for a busy one."""
+    best = 9.0
+    for _ in range(3):
+        began = time.monotonic()
+        assert spawn("train", "--help").communicate()[0]
+        best = min(best, time.monotonic() - began)
+    assert best < 0.8
