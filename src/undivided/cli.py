@@ -165,7 +165,9 @@ def run_translate(options: argparse.Namespace) -> None:
     prefixes = read_lines(options.prefix) if options.prefix else None
     progress = Progress(console, "translated lines", _count_lines(options.file))
     with _output(options.output) as out:
-        for number, result in enumerate(translator.stream(_input_lines(options.file, console), prefixes, **search), 1):
+        lines = _input_lines(options.file, console)
+        results = translator.stream(lines, prefixes, progress.advance, **search)
+        for number, result in enumerate(results, 1):
             if result.pieces > 1:
                 console.warn(
                     f"line {number}: more than the {translator.longest} subwords of training, translated in {result.pieces} pieces"
@@ -173,7 +175,6 @@ def run_translate(options: argparse.Namespace) -> None:
             if not result.finished:
                 console.warn(f"line {number}: the translation did not end by itself and was cut (--max-extra allows more)")
             _write_result(out, number, result, options.scores, search.get("n_best", 1))
-            progress.advance(1)
     console.clear()
 
 
@@ -268,10 +269,7 @@ def run_score(options: argparse.Namespace) -> None:
         translator = Translator(options.model, options.device, options.threads)
         lang = translator.artifact.recipe.data.target_lang
         sources, progress = lines, Progress(Console(options.quiet), "translated lines", len(lines))
-        lines = []
-        for translation in translator.stream(sources, **search):
-            lines.append(translation.text)
-            progress.advance(1)
+        lines = [result.text for result in translator.stream(sources, advance=progress.advance, **search)]
         progress.console.clear()
         config = translator.search_config(**search)
         extra.append(Score("perplexity", perplexity(translator, sources, references[0]), "tokens:subwords|end:counted"))
@@ -282,8 +280,8 @@ def run_score(options: argparse.Namespace) -> None:
     results = score(lines, *references, target_lang=lang)
     if options.moses:
         results.append(moses_bleu(lines, references[0], options.moses))
-    for result in results + extra:
-        print(json.dumps(dataclasses.asdict(result)) if options.json else result)
+    for figure in results + extra:
+        print(json.dumps(dataclasses.asdict(figure)) if options.json else figure)
 
 
 def add_average(verbs: Any) -> None:

@@ -27,7 +27,9 @@ def choose_device(name: str = "auto") -> torch.device:
 
 
 def use_threads(count: int) -> None:
-    """Compute with so many CPU threads; 0 is all cores this process may use."""
+    """Compute with so many CPU threads; 0 is what `OMP_NUM_THREADS` says, else all cores this process may use."""
+    if not count and os.environ.get("OMP_NUM_THREADS"):
+        return
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     torch.set_num_threads(count or cores)
 

@@ -49,15 +49,26 @@ def score(hypotheses: Sequence[str], *references: Sequence[str], target_lang: st
             )
     streams = [list(reference) for reference in references]
     results = []
-    for metric in (BLEU(trg_lang=target_lang), CHRF(), TER()):
+    for metric in (bleu_metric(target_lang), CHRF(), TER()):
         value = metric.corpus_score(list(hypotheses), streams)
         results.append(Score(value.name, value.score, str(metric.get_signature())))
     return results
 
 
+def bleu_metric(target_lang: str) -> BLEU:
+    """BLEU with the tokeniser that suits a language; Japanese and Korean go by characters where MeCab is not installed.
+
+    Either way the signature tells.
+    """
+    try:
+        return BLEU(trg_lang=target_lang)
+    except (RuntimeError, ImportError):
+        return BLEU(tokenize="char")
+
+
 def bleu(hypotheses: Sequence[str], references: Sequence[str], target_lang: str = "") -> Score:
     """sacreBLEU alone."""
-    metric = BLEU(trg_lang=target_lang)
+    metric = bleu_metric(target_lang)
     value = metric.corpus_score(list(hypotheses), [list(references)])
     return Score("BLEU", value.score, str(metric.get_signature()))
 

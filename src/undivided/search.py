@@ -39,7 +39,7 @@ def search(
     prefixes: Sequence[Sequence[int]] | None = None,
     keys: Sequence[int] | None = None,
 ) -> list[list[Hypothesis]]:
-    """The n best translations of each source, best first (samples in the order drawn). The other sources of a batch have no influence.
+    """The n best translations of each source, best first; samples in the order drawn. A batch has no influence on them.
 
     `prefixes` are target ids that translations must begin with. `keys` tell samples apart, whatever the batch.
     """

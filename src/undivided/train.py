@@ -219,6 +219,8 @@ class Trainer:
             if self.state.step % self.config.validate_every == 0:
                 self._validate()
         self.save()
+        if self._stop_signal:
+            self._stop()
         self._finish()
 
     def _finished(self) -> bool:

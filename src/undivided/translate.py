@@ -71,13 +71,24 @@ class Translator:
         results = self.stream([line for part in parts for line in part], **options)
         return ["\n".join(next(results).text for _ in part) for part in parts]
 
-    def stream(self, lines: Iterable[str], prefixes: Sequence[str] | None = None, **options: Any) -> Iterator[Translation]:
-        """One result for every line, in order, as soon as its window is done; memory does not grow with the input."""
+    def stream(
+        self,
+        lines: Iterable[str],
+        prefixes: Sequence[str] | None = None,
+        advance: Callable[[int], None] = lambda count: None,
+        **options: Any,
+    ) -> Iterator[Translation]:
+        """One result for every line, in order, as soon as its window is done; memory does not grow with the input.
+
+        `prefixes` are what the translations must begin with; `advance` is told of lines as they are translated.
+        """
         config = self.search_config(**options)
         place = 0
         for window in windows(lines):
             begin = None if prefixes is None else prefixes[place : place + len(window)]
-            yield from self._window(window, config, place, begin)
+            counted = Counted(advance, len(window))
+            yield from self._window(window, config, place, begin, counted)
+            counted.rest()
             place += len(window)
 
     def search_config(self, **options: Any) -> SearchConfig:
@@ -107,7 +118,9 @@ class Translator:
                 result[place] = row
         return result
 
-    def _window(self, lines: Sequence[str], config: SearchConfig, first: int, prefixes: Sequence[str] | None) -> list[Translation]:
+    def _window(
+        self, lines: Sequence[str], config: SearchConfig, first: int, prefixes: Sequence[str] | None, counted: Counted
+    ) -> list[Translation]:
         """Translate some lines together. A line that occurs again is translated once."""
         again: dict[tuple[str, str, int], int] = {}
         jobs: list[_Job] = []
@@ -117,7 +130,7 @@ class Translator:
             if line.strip() and key not in again:
                 again[key] = len(jobs)
                 jobs.append(_Job(line, prefix, first + number))
-        done = self._run(jobs, config)
+        done = self._run(jobs, config, counted)
         results = []
         for number, line in enumerate(lines):
             prefix = prefixes[number] if prefixes is not None else ""
@@ -125,7 +138,7 @@ class Translator:
             results.append(done[again[key]] if key in again else Translation(line, "", 0.0, finished=True))
         return results
 
-    def _run(self, jobs: Sequence[_Job], config: SearchConfig) -> list[Translation]:
+    def _run(self, jobs: Sequence[_Job], config: SearchConfig, counted: Counted) -> list[Translation]:
         tokenizer = self.artifact.tokenizer
         texts = [self._pieces(job.text) for job in jobs]
         flat = [(job, piece) for job, pieces in zip(jobs, texts, strict=True) for piece, _ in pieces]
@@ -138,6 +151,7 @@ class Translator:
             hypotheses = search(self.artifact.model, [sources[i] for i in batch], config, self.device, begins, keys)
             for place, each in zip(batch, hypotheses, strict=True):
                 found[place] = each
+            counted(len(batch))
         results = []
         taken = iter(found)
         for job, pieces in zip(jobs, texts, strict=True):
@@ -163,6 +177,23 @@ class Translator:
         joined = one_line("".join(text + space for text, (_, space) in zip(texts, pieces, strict=True)))
         score = sum(best.score for best in bests)
         return Translation(source, joined, score, all(best.finished for best in bests), ((joined, score),), len(pieces))
+
+
+class Counted:
+    """Tells of lines as they are done, and of no more than there are."""
+
+    def __init__(self, advance: Callable[[int], None], total: int) -> None:
+        self.advance, self.left = advance, total
+
+    def __call__(self, count: int) -> None:
+        """So many more are done."""
+        count = min(count, self.left)
+        self.left -= count
+        self.advance(count)
+
+    def rest(self) -> None:
+        """All are done."""
+        self(self.left)
 
 
 @dataclass(frozen=True)

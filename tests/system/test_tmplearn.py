@@ -34,7 +34,7 @@ def test_learns(tmp_path, task, norm, steps):
             },
             "train": {
                 "out": str(tmp_path / "model"), "max_steps": steps, "schedule": "cosine", "rate": 0.004 if norm == "pre" else 0.003,
-                "warmup_steps": 100, "threads": 1, "seed": 1, "save_every": 100, "average": 1,
+                "warmup_steps": 100, "threads": 1, "seed": 3, "save_every": 100, "average": 1,
             },
         },
         Console(quiet=True),

@@ -12,6 +12,7 @@ import pytest
 from undivided import demo as room
 from undivided.config import merge
 from undivided.console import Console, InputError
+from undivided.demo import text as corpus_room
 from undivided.train import Stopped
 
 NOUNS = {
@@ -43,7 +44,7 @@ def quiet() -> Console:
 
 def nothing(reason: str) -> object:
     def fetch(target: str, scratch: Path, console: Console) -> list[tuple[str, str]]:
-        raise room.Unavailable(reason)
+        raise corpus_room.Unavailable(reason)
 
     return fetch
 
@@ -52,13 +53,13 @@ def test_paragraphs_keep_ids_and_text_of_nested_tags_and_entities():
     html = """<script>var p = "no";</script><p>no id</p><h1 id="hd_id1">Save &amp; <a href="x">close</a></h1>
     <div><p id="par_id2" class="x">Gr&ouml;&#223;e <span class="emph">of <b>a</b></span>\n  file<br>here</p> outside
     <p id="par_idN3"></p><p id="other">no</p></div>"""
-    assert room.paragraphs(html) == [("hd_id1", "Save & close"), ("par_id2", "Größe of a file here"), ("par_idN3", "")]
+    assert corpus_room.paragraphs(html) == [("hd_id1", "Save & close"), ("par_id2", "Größe of a file here"), ("par_idN3", "")]
 
 
 def test_paragraphs_read_only_the_default_wording():
     html = """<p id="par_id1">Press <span class="switchinline"><span hidden="true" class="MAC"><span>Command</span></span><span
     hidden="true"><span>Ctrl</span></span></span>+F now.</p>"""
-    assert room.paragraphs(html) == [("par_id1", "Press Ctrl+F now.")]
+    assert corpus_room.paragraphs(html) == [("par_id1", "Press Ctrl+F now.")]
 
 
 def test_help_pages_are_aligned_by_page_id_and_occurrence(tmp_path, monkeypatch):
@@ -71,9 +72,9 @@ def test_help_pages_are_aligned_by_page_id_and_occurrence(tmp_path, monkeypatch)
         folder.mkdir(parents=True)
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8")
-    monkeypatch.setattr(room.shutil, "which", lambda name: name)
-    monkeypatch.setattr(room, "run", lambda command, folder: None)
-    assert list(room.libreoffice_help("de", tmp_path, quiet())) == [("one", "eins"), ("two", "zwei")]
+    monkeypatch.setattr(corpus_room.shutil, "which", lambda name: name)
+    monkeypatch.setattr(corpus_room, "run", lambda command, folder: None)
+    assert list(corpus_room.libreoffice_help("de", tmp_path, quiet())) == [("one", "eins"), ("two", "zwei")]
 
 
 def test_package_lists_are_renewed_when_the_download_fails(tmp_path, monkeypatch):
@@ -82,12 +83,12 @@ def test_package_lists_are_renewed_when_the_download_fails(tmp_path, monkeypatch
     def run(command: list[str], folder: Path) -> None:
         ran.append(command[1])
         if ran == ["download"]:
-            raise room.Unavailable("unable to locate package")
+            raise corpus_room.Unavailable("unable to locate package")
 
-    monkeypatch.setattr(room.shutil, "which", lambda name: name)
-    monkeypatch.setattr(room.os, "geteuid", lambda: 0)
-    monkeypatch.setattr(room, "run", run)
-    assert list(room.libreoffice_help("de", tmp_path, quiet())) == []
+    monkeypatch.setattr(corpus_room.shutil, "which", lambda name: name)
+    monkeypatch.setattr(corpus_room.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(corpus_room, "run", run)
+    assert list(corpus_room.libreoffice_help("de", tmp_path, quiet())) == []
     assert ran == ["download", "update", "download"]
 
 
@@ -110,7 +111,7 @@ def test_package_lists_are_renewed_when_the_download_fails(tmp_path, monkeypatch
     ],
 )
 def test_sentences_are_paired_where_both_sides_have_as_many(source, target, expected):
-    assert room.sentence_pairs(source, target) == expected
+    assert corpus_room.sentence_pairs(source, target) == expected
 
 
 def test_clean_drops_what_is_no_translated_sentence():
@@ -127,24 +128,24 @@ def test_clean_drops_what_is_no_translated_sentence():
         ("", ""),
         ("There is no more.", ""),
     ]
-    assert room.clean(texts, "de") == [good]
+    assert corpus_room.clean(texts, "de") == [good]
 
 
 def test_clean_drops_what_is_not_yet_korean():
-    assert room.clean([("Open the file now.", "Open this file now.")], "ko") == []
-    assert len(room.clean([("Open the file now.", "지금 파일을 엽니다.")], "ko")) == 1
+    assert corpus_room.clean([("Open the file now.", "Open this file now.")], "ko") == []
+    assert len(corpus_room.clean([("Open the file now.", "지금 파일을 엽니다.")], "ko")) == 1
 
 
 def test_split_shares_no_text_and_is_always_the_same():
     pairs = made_up()
     pairs += [(f"Whatever {number} says", "Alles dasselbe.") for number in range(40)]
-    parts = room.split(pairs)
+    parts = corpus_room.split(pairs)
     size = len(pairs) // 10
     assert {name: len(part) for name, part in parts.items()} == {"train": len(pairs) - 2 * size, "valid": size, "test": size}
     for side in (0, 1):
         texts = [{each[side] for each in part} for part in parts.values()]
         assert len(set.union(*texts)) == sum(map(len, texts))
-    again = room.split(pairs[::-1])
+    again = corpus_room.split(pairs[::-1])
     assert (again["valid"], again["test"]) == (parts["valid"], parts["test"])
 
 
@@ -161,8 +162,8 @@ def test_messages_are_aligned_by_nested_keys(tmp_path, monkeypatch):
     with zipfile.ZipFile(tmp_path / "app.whl", "w") as wheel:
         for name, content in files.items():
             wheel.writestr(name, json.dumps(content))
-    monkeypatch.setattr(room, "run", lambda command, folder: None)
-    found = set(room.home_assistant("de", tmp_path, quiet()))
+    monkeypatch.setattr(corpus_room, "run", lambda command, folder: None)
+    found = set(corpus_room.home_assistant("de", tmp_path, quiet()))
     assert found == {("On", "An"), ("Off now", "Aus jetzt"), ("Sensor light", "Lichtfühler"), ("Front", "Vorne")}
 
 
@@ -186,35 +187,35 @@ def test_without_apt_get_the_second_source_is_asked(monkeypatch):
         asked.append((target, scratch.is_dir()))
         return made_up()
 
-    monkeypatch.setattr(room.shutil, "which", lambda name: None)
-    monkeypatch.setattr(room, "home_assistant", second)
-    monkeypatch.setattr(room, "ENOUGH_PAIRS", 100)
+    monkeypatch.setattr(corpus_room.shutil, "which", lambda name: None)
+    monkeypatch.setattr(corpus_room, "home_assistant", second)
+    monkeypatch.setattr(corpus_room, "ENOUGH_PAIRS", 100)
     stream = io.StringIO()
-    assert room.fetch_pairs("de", Console(stream=stream)) == made_up()
+    assert corpus_room.fetch_pairs("de", Console(stream=stream)) == made_up()
     assert asked == [("de", True)]
     assert "no apt-get" in stream.getvalue()
 
 
 def test_a_source_that_holds_too_little_is_passed_over(monkeypatch):
-    monkeypatch.setattr(room, "libreoffice_help", lambda *_: iter(made_up()[:20]))
-    monkeypatch.setattr(room, "home_assistant", lambda *_: iter(made_up()))
-    monkeypatch.setattr(room, "ENOUGH_PAIRS", 100)
-    assert len(room.fetch_pairs("de", quiet())) == len(made_up())
+    monkeypatch.setattr(corpus_room, "libreoffice_help", lambda *_: iter(made_up()[:20]))
+    monkeypatch.setattr(corpus_room, "home_assistant", lambda *_: iter(made_up()))
+    monkeypatch.setattr(corpus_room, "ENOUGH_PAIRS", 100)
+    assert len(corpus_room.fetch_pairs("de", quiet())) == len(made_up())
 
 
 def test_no_source_at_all_is_one_clear_error(monkeypatch, tmp_path):
-    monkeypatch.setattr(room, "libreoffice_help", nothing("no route to host"))
-    monkeypatch.setattr(room, "home_assistant", nothing("no pip here"))
+    monkeypatch.setattr(corpus_room, "libreoffice_help", nothing("no route to host"))
+    monkeypatch.setattr(corpus_room, "home_assistant", nothing("no pip here"))
     with pytest.raises(InputError, match=r"(?s)network.*no route to host.*no pip here.*undivided train"):
         room.demo("en-de", 1, tmp_path, quiet())
     assert not (tmp_path / "en-de" / "corpus").exists()
 
 
 def test_a_failing_program_is_told_with_its_last_words(tmp_path):
-    with pytest.raises(room.Unavailable, match="last words"):
-        room.run(["sh", "-c", "echo first >&2; echo last words >&2; exit 3"], tmp_path)
-    with pytest.raises(room.Unavailable, match="no-such-program"):
-        room.run(["no-such-program"], tmp_path)
+    with pytest.raises(corpus_room.Unavailable, match="last words"):
+        corpus_room.run(["sh", "-c", "echo first >&2; echo last words >&2; exit 3"], tmp_path)
+    with pytest.raises(corpus_room.Unavailable, match="no-such-program"):
+        corpus_room.run(["no-such-program"], tmp_path)
 
 
 def test_varied_lengths_without_repeats():
@@ -238,8 +239,8 @@ def small(monkeypatch):
 
     model = {"d_model": 32, "d_ff": 32, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1}
     changes = {"model": model, "tokens": {"vocab_size": 300}, "train": {"threads": 1, "validate_every": 10**6, "warmup_steps": 20}}
-    monkeypatch.setattr(room, "libreoffice_help", first)
-    monkeypatch.setattr(room, "ENOUGH_PAIRS", 100)
+    monkeypatch.setattr(corpus_room, "libreoffice_help", first)
+    monkeypatch.setattr(corpus_room, "ENOUGH_PAIRS", 100)
     monkeypatch.setattr(room, "SETTINGS", merge(room.SETTINGS, changes))
     return fetched
 

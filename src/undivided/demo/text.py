@@ -1,4 +1,4 @@
-"""A real corpus, minutes of training, a score and a few translations: what `make demo` runs."""
+"""The demo's corpus: real text from Debian's or Python's packages, aligned, cleaned and split."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -17,19 +16,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from undivided.config import Values, merge, suggestion
-from undivided.console import Console, InputError, Progress, plural
-from undivided.score import read_lines, score
-from undivided.train import Stopped, train
-from undivided.translate import Translator
-
-SETTINGS: Values = {
-    "preset": "tiny",
-    "model": {"norm": "pre", "dropout": 0.1},
-    "batches": {"tokens": 1024},
-    "train": {"schedule": "cosine", "rate": 0.002, "warmup_steps": 200, "clip": 1.0, "max_steps": 1_000_000, "patience": 0},
-}
-"""What the demo trains with, over the preset; the time limit is the person's."""
+from undivided.console import Console, InputError, plural
 
 TARGETS = {"de": r"[^\W\d_]", "fr": r"[^\W\d_]", "ko": "[가-힣]"}
 """The languages that English is translated into, and what a translated text must hold: much of the Korean is still English."""
@@ -40,19 +27,6 @@ WORDS = range(3, 26)
 """How many words a sentence has that is worth learning from here: neither a label nor a paragraph."""
 
 TextPair = tuple[str, str]
-
-
-def demo(pair: str, minutes: float, out: Path, console: Console) -> None:
-    """Get a corpus, train a translator on it for some minutes, score it and show it; interrupted, go on."""
-    known = [f"en-{target}" for target in TARGETS]
-    if pair not in known:
-        raise InputError(f"no demo for the pair {pair!r}; there is one for {', '.join(known)}{suggestion(pair, known)}")
-    if not minutes > 0:
-        raise InputError(f"--minutes: {minutes:g} leaves no time to train")
-    home = out / pair
-    prepare_corpus(pair, home / "corpus", console)
-    teach(pair, minutes, home, console)
-    show(pair, home, console)
 
 
 def prepare_corpus(pair: str, folder: Path, console: Console) -> None:
@@ -261,75 +235,3 @@ def split(pairs: list[TextPair]) -> dict[str, list[TextPair]]:
     test, valid = ranked[:size], ranked[size : 2 * size]
     held_out = {*test, *valid}
     return {"train": [each for each in pairs if each not in held_out], "valid": valid, "test": test}
-
-
-def teach(pair: str, minutes: float, home: Path, console: Console) -> None:
-    """Train, or go on, until the minutes are spent; not again once they are."""
-    model = home / "model"
-    spent = minutes_spent(model / "training" / "log.jsonl")
-    if minutes <= spent:
-        console.say(f"{model}: trained already, for {spent:.3g} minutes (longer: more --minutes; anew: remove it)")
-        return
-    try:
-        train(recipe(pair, minutes, home), console)
-    except Stopped as stop:
-        raise Stopped(stop.exit_code - 128, f"{stop}, or run the demo again") from None
-
-
-def minutes_spent(log: Path) -> float:
-    """How long a training that came to its end took; 0 for one that has not."""
-    if not log.exists():
-        return 0.0
-    events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
-    return max((event["seconds"] / 60 for event in events if event["event"] == "final"), default=0.0)
-
-
-def recipe(pair: str, minutes: float, home: Path) -> Values:
-    """The settings of the demo's training."""
-    source, target = pair.split("-")
-    data = {part: [[str(home / "corpus" / f"{part}.{lang}") for lang in (source, target)]] for part in ("train", "valid")}
-    place = {"out": str(home / "model"), "minutes": minutes}
-    return merge(SETTINGS, {"data": {**data, "source_lang": source, "target_lang": target}, "train": place})
-
-
-def show(pair: str, home: Path, console: Console) -> None:
-    """Print the score on held-out sentences, some of them beside their references, and what to do next."""
-    source, target = pair.split("-")
-    sources, references = (read_lines(home / "corpus" / f"test.{lang}") for lang in (source, target))
-    translator = Translator(home / "model")
-    progress = Progress(console, "translated lines", len(sources))
-    ours: list[str] = []
-    for some in (sources[start : start + 100] for start in range(0, len(sources), 100)):
-        ours += translator.translate(some)
-        progress.advance(len(some))
-    console.clear()
-    beam = translator.search_config().beam_size
-    print(f"\nOn {plural(len(sources), 'held-out sentence')}, {pair}, beam {beam}:")
-    for each in score(ours, references, target_lang=target)[:2]:
-        print(f"  {each}")
-    print("\nSome of them, which training has not seen:")
-    for place in varied(sources):
-        print(f"\n  source     {sources[place]}\n  ours       {ours[place]}\n  reference  {references[place]}")
-    print("\n" + "\n".join(next_steps(pair, home)))
-
-
-def varied(texts: list[str], count: int = 6) -> list[int]:
-    """Places of some texts, from short to long, always the same."""
-    order = sorted(range(len(texts)), key=lambda place: (len(texts[place]), texts[place]))
-    count = min(count, len(order))
-    return [order[(2 * step + 1) * len(order) // (2 * count)] for step in range(count)]
-
-
-def next_steps(pair: str, home: Path) -> list[str]:
-    """What a person can do now, in commands that work as they stand."""
-    beside = Path(sys.executable).with_name("undivided")
-    command = "undivided" if shutil.which("undivided") or not beside.exists() else shlex.quote(os.path.relpath(beside))
-    model = shlex.quote(str(home / "model"))
-    source, target = pair.split("-")
-    files = f"--train my.{source} my.{target} --source-lang {source} --target-lang {target} --out my-model"
-    return [
-        "What to do next:",
-        f'  translate your own text:      echo "Open the file." | {command} translate {model}',
-        f"  train on your own two files:  {command} train {files}",
-        f"  see what else it can do:      {command} translate --help",
-    ]
