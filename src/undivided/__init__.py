@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["InputError", "Translation", "Translator", "UndividedError", "__version__", "average", "score", "train"]
+__all__ = ["InputError", "Translation", "Translator", "UndividedError", "__version__"]
 
 if TYPE_CHECKING:
     from undivided.console import InputError, UndividedError
-    from undivided.score import score
-    from undivided.train import average, train
     from undivided.translate import Translation, Translator
 
 _HOMES = {
@@ -18,9 +16,6 @@ _HOMES = {
     "UndividedError": "undivided.console",
     "Translation": "undivided.translate",
     "Translator": "undivided.translate",
-    "average": "undivided.train",
-    "score": "undivided.score",
-    "train": "undivided.train",
 }
 
 

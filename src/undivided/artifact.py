@@ -117,6 +117,7 @@ def save(artifact: Artifact, folder: Path) -> None:
 def _settle(folder: Path) -> None:
     """Move a complete incoming folder into place."""
     incoming = folder / INCOMING
+    shutil.rmtree(folder / f"{INCOMING}.settled", ignore_errors=True)
     if not incoming.is_dir():
         return
     # The manifest goes last: until then the incoming folder is still the model.
@@ -125,7 +126,9 @@ def _settle(folder: Path) -> None:
         sync(folder / f"{part.name}.new")
         (folder / f"{part.name}.new").replace(folder / part.name)
     sync(folder)
-    shutil.rmtree(incoming)
+    # Renamed before it is removed: half of a folder must not be taken for the model.
+    incoming.rename(folder / f"{INCOMING}.settled")
+    shutil.rmtree(folder / f"{INCOMING}.settled", ignore_errors=True)
 
 
 def load(folder: str | Path, device: torch.device | None = None) -> Artifact:

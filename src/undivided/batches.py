@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undivided.config import BatchesConfig, CorpusFiles, DataConfig
+from undivided.config import BatchesConfig, CorpusFiles, DataConfig, TokensConfig
 from undivided.console import InputError
-from undivided.corpus import Findings, Pair, corpus_digests, name_of, read_pairs
-from undivided.tokens import BOS, PAD, Tokenizer
+from undivided.corpus import Findings, Pair, digest, name_of, read_pairs
+from undivided.tokens import BOS, PAD, Tokenizer, random_bits
 
 STORE_VERSION = 1
 
@@ -105,7 +105,7 @@ def store_key(corpora: Sequence[CorpusFiles], tokenizer: Tokenizer, config: Data
     """A name that changes with anything that would change the ids."""
     facts = {
         "version": STORE_VERSION,
-        "files": corpus_digests(corpora),
+        "files": [[digest(path) for path in (files.source, files.target) if path] for files in corpora],
         "weights": [files.weight for files in corpora],
         "models": [hashlib.sha256(side.model).hexdigest() for side in (tokenizer.source, tokenizer.target)],
         "limits": [config.max_chars, config.max_length, config.on_bad_line],
@@ -205,12 +205,6 @@ class _SideWriter:
         self._ends.close()
 
 
-def random_bits(count: int, *key: int) -> np.ndarray:
-    """`count` random 64-bit numbers that are a function of the key alone, on every machine and release."""
-    seed = hashlib.sha256(repr(key).encode()).digest()
-    return np.random.Philox(key=np.frombuffer(seed[:16], dtype=np.uint64)).random_raw(count)
-
-
 def shuffled(places: np.ndarray, size: int, *key: int) -> np.ndarray:
     """Where a keyed permutation of `range(size)` sends `places`, without holding the permutation in memory.
 
@@ -308,12 +302,12 @@ def budget_bounds(source: np.ndarray, target: np.ndarray, budget: int) -> list[t
     return bounds
 
 
-def load_batch(store: Store, places: np.ndarray, tokenizer: Tokenizer, dropout: float, *key: int) -> Batch:
+def load_batch(store: Store, places: np.ndarray, tokenizer: Tokenizer, config: TokensConfig, *key: int) -> Batch:
     """The batch of some pairs; where subword sampling is on, segmented anew as a function of the key."""
     sides = []
     for side, subwords in enumerate((tokenizer.source, tokenizer.target)):
         rows: list[list[int]] = [row.tolist() for row in store.rows(side, places)]
-        if dropout:
-            rows = subwords.sample(rows, dropout, int(random_bits(1, side, *key)[0]))
+        if config.dropout:
+            rows = subwords.sample(rows, config, side, *key)
         sides.append(rows)
     return make_batch(*sides)

@@ -37,6 +37,13 @@ def path_of(folder: Path, step: int) -> Path:
 def write(folder: Path, step: int, checkpoint: Checkpoint) -> Path:
     """Write a checkpoint: aside, to the disk, then by one rename into place."""
     final = path_of(folder, step)
+    if final.exists():
+        try:
+            # A run that goes on from this step and stops at once has nothing new to write.
+            read(final)
+            return final
+        except InputError:
+            shutil.rmtree(final)
     building = folder / f"{final.name}.{os.getpid()}.building"
     folder.mkdir(parents=True, exist_ok=True)
     for leftover in folder.glob("*.building"):
@@ -51,7 +58,6 @@ def write(folder: Path, step: int, checkpoint: Checkpoint) -> Path:
     for part in building.iterdir():
         sync(part)
     sync(building)
-    shutil.rmtree(final, ignore_errors=True)
     building.rename(final)
     sync(folder)
     return final
@@ -102,7 +108,7 @@ def average_weights(checkpoints: list[Path]) -> dict[str, Tensor]:
     """The mean of the weights of several checkpoints, summed in float64. [paper 6.1]"""
     total: dict[str, Tensor] = {}
     for path in checkpoints:
-        for name, tensor in read_tensors(path / "model.safetensors").items():
+        for name, tensor in read(path).tensors["model"].items():
             total[name] = total[name] + tensor.double() if name in total else tensor.double()
     return {name: (tensor / len(checkpoints)).float() for name, tensor in total.items()}
 

@@ -221,7 +221,7 @@ def _input_lines(name: str, console: Console) -> Iterator[str]:
     """Lines to translate; what is not UTF-8 is marked and said, so that no line is lost."""
     from undivided.corpus import byte_lines
 
-    lines = byte_lines(name) if name != "-" else (line.removesuffix(b"\n").removesuffix(b"\r") for line in sys.stdin.buffer)
+    lines = byte_lines(name) if name != "-" else stdin_lines()
     for number, line in enumerate(lines, 1):
         if b"\0" in line:
             raise InputError(f"{name if name != '-' else 'stdin'}, line {number}: holds a NUL character; is this a text file?")
@@ -230,6 +230,13 @@ def _input_lines(name: str, console: Console) -> Iterator[str]:
         except UnicodeDecodeError:
             console.warn(f"line {number}: not valid UTF-8, the broken parts are read as \ufffd")
             yield line.decode("utf-8", errors="replace")
+
+
+def stdin_lines() -> Iterator[bytes]:
+    """The lines of stdin, through a reader of our own: Python aborts at exit if a thread still waits in `sys.stdin`."""
+    with open(0, "rb", closefd=False) as stream:
+        for line in stream:
+            yield line.removesuffix(b"\n").removesuffix(b"\r")
 
 
 def add_score(verbs: Any) -> None:

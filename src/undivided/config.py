@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
+import re
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -297,11 +298,10 @@ def _build(config_class: type, values: Any, prefix: str, faults: list[str]) -> A
 
 
 def _where_known(key: str, prefix: str, fields: Mapping[str, Any]) -> str:
-    near = suggestion(key, fields)
-    if near:
-        return near
     homes = [name for name, item, _ in settings(Recipe) if item.name == key and not name.startswith(prefix or "\0")]
-    return f"; did you mean {homes[0]!r}?" if homes else f"; known here: {', '.join(fields)}"
+    if homes:
+        return f"; did you mean {homes[0]!r}?"
+    return suggestion(key, fields) or f"; known here: {', '.join(fields)}"
 
 
 def check_range(value: Any, item: dataclasses.Field[Any]) -> None:
@@ -338,6 +338,10 @@ def _boolean(value: Any) -> bool:
 
 
 def _integer(value: Any) -> int:
+    if isinstance(value, str) and re.fullmatch(r"[+-]?\d+", value.strip()):
+        return int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
     try:
         number = float(value)
         if isinstance(value, bool) or number != int(number):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import io
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from undivided.config import CorpusFiles, DataConfig
 from undivided.console import InputError, plural
@@ -84,9 +84,7 @@ def open_bytes(path: str | Path) -> BinaryIO:
 
             return cast(BinaryIO, lzma.open(path, "rb"))
         if path.suffix == ".zst":
-            import zstandard
-
-            return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(path.open("rb"), read_across_frames=True))
+            return cast(BinaryIO, zstd().open(path, "rb"))
         return path.open("rb")
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
@@ -112,9 +110,16 @@ def _unpacking_errors() -> tuple[type[Exception], ...]:
     import lzma
     import zlib
 
-    import zstandard
+    return (EOFError, OSError, zlib.error, lzma.LZMAError, zstd().ZstdError)
 
-    return (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
+
+def zstd() -> Any:
+    """Python's zstd module, or before Python 3.14 its backport."""
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
+    return zstd
 
 
 def byte_pairs(files: CorpusFiles) -> Iterator[tuple[bytes, bytes | None]]:

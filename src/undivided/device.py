@@ -28,6 +28,8 @@ def choose_device(name: str = "auto") -> torch.device:
 
 def use_threads(count: int) -> None:
     """Compute with so many CPU threads; 0 is what `OMP_NUM_THREADS` says, else all cores this process may use."""
+    if count < 0:
+        raise InputError(f"threads: {count} is less than 0")
     if not count and os.environ.get("OMP_NUM_THREADS"):
         return
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

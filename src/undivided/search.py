@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from undivided.batches import make_batch, padded, random_bits
+from undivided.batches import make_batch, padded
 from undivided.config import SearchConfig
 from undivided.models import DecoderState, Seq2Seq
-from undivided.tokens import BOS, EOS, PAD, UNK
+from undivided.tokens import BOS, EOS, PAD, UNK, random_bits
 
 
 @dataclass(frozen=True)
@@ -125,17 +125,24 @@ class BeamSearch:
         rows = []
         alive = zip(self.sentences.tolist(), self.limits.tolist(), going[:, 0].tolist(), strict=True)
         for row, (sentence, limit, best) in enumerate(alive):
-            finished = self.finished[sentence]
-            reachable = best / float(length_penalty(limit, self.config.length_penalty))
-            enough = len(finished) >= self.config.n_best
-            hopeless = enough and reachable < finished[self.config.n_best - 1].score
-            if len(finished) >= self.config.beam_size or hopeless or best == -math.inf:
+            if best == -math.inf or self._settled(self.finished[sentence], best, length, limit):
                 continue
             if length >= limit:
                 self._cut(row, sentence, length)
             else:
                 rows.append(row)
         return torch.tensor(rows, dtype=torch.long, device=going.device)
+
+    def _settled(self, finished: list[Hypothesis], best: float, length: int, limit: int) -> bool:
+        """Whether what goes on, at best with log-probability `best`, is no longer awaited.
+
+        Either it cannot beat the n best even at full length, or a whole beam has ended and it is behind as it stands.
+        """
+        if len(finished) < self.config.n_best:
+            return False
+        to_beat, alpha = finished[self.config.n_best - 1].score, self.config.length_penalty
+        behind = len(finished) >= self.config.beam_size and best / float(length_penalty(length, alpha)) <= to_beat
+        return behind or best / float(length_penalty(limit, alpha)) <= to_beat
 
     def _cut(self, row: int, sentence: int, length: int) -> None:
         """At the length limit, unfinished hypotheses fill what is missing of the n best."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import random
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import sentencepiece
 
 from undivided.config import TokensConfig
@@ -24,6 +27,12 @@ SMALLEST_VOCABULARY = 4 + 256
 
 SPACE_MARK = "\u2581"
 """sentencepiece writes spaces as `▁`; a `▁` in the text itself needs care to come back."""
+
+
+def random_bits(count: int, *key: int) -> np.ndarray:
+    """`count` random 64-bit numbers that are a function of the key alone, on every machine and release."""
+    seed = hashlib.sha256(repr(key).encode()).digest()
+    return np.random.Philox(key=np.frombuffer(seed[:16], dtype=np.uint64)).random_raw(count)
 
 
 def vocab_size_for(pairs: int) -> int:
@@ -93,6 +102,9 @@ class Subwords:
         special = [self._processor.pad_id(), self._processor.unk_id(), self._processor.bos_id(), self._processor.eos_id()]
         if special != [PAD, UNK, BOS, EOS]:
             raise InputError(f"the subword model has the special ids {special}, expected {[PAD, UNK, BOS, EOS]}")
+        pieces = (self._processor.id_to_piece(token) for token in range(len(self._processor)))
+        self._begins_word = [token <= EOS or piece.startswith(SPACE_MARK) for token, piece in enumerate(pieces)]
+        self._variants: WordVariants | None = None
         self._mark_ids = [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in SPACE_MARK.encode()]
 
     def __len__(self) -> int:
@@ -102,24 +114,34 @@ class Subwords:
         """Ids of each text, each closed by `</s>`."""
         try:
             rows: list[list[int]] = self._processor.encode(list(texts), num_threads=threads, add_eos=True)
-        except UnicodeEncodeError as error:
-            raise InputError(f"the text holds a lone surrogate (half a character) and is not valid Unicode: {error}") from None
+        except (UnicodeEncodeError, TypeError):
+            raise InputError("the text holds a lone surrogate (half a character) and is not valid Unicode") from None
         for place, text in enumerate(texts):
             if SPACE_MARK in text:
                 rows[place] = self._encode_with_marks(text)
         return rows
 
-    def sample(self, rows: Sequence[Sequence[int]], dropout: float, seed: int) -> list[list[int]]:
-        """Other segmentations of the same texts by BPE-dropout (Provilkov et al., 2020), a function of the seed.
+    def sample(self, rows: Sequence[Sequence[int]], config: TokensConfig, *key: int) -> list[list[int]]:
+        """Other segmentations of the same texts, a function of the key alone, on every machine.
 
-        sentencepiece seeds its generator once per thread, and one call with `num_threads=1` is one fresh thread.
+        Written here because sentencepiece's own sampling differs from process to process, so that no run could be resumed.
         """
-        sentencepiece.set_random_generator_seed(seed % (1 << 32))
-        texts = self.decode(rows)
-        sampled: list[list[int]] = self._processor.encode(
-            texts, num_threads=1, add_eos=True, enable_sampling=True, alpha=dropout, nbest_size=-1
-        )
-        return [list(row) if SPACE_MARK in text else new for row, text, new in zip(rows, texts, sampled, strict=True)]
+        if self._variants is None:
+            self._variants = WordVariants(self._processor, config)
+        words = [list(self._words(row)) for row in rows]
+        chance = iter(random_bits(sum(map(len, words)), *key).tolist())
+        return [[token for word in row for token in self._variants.choose(word, next(chance))] for row in words]
+
+    def _words(self, row: Sequence[int]) -> Iterator[tuple[int, ...]]:
+        """The tokens of a row, word by word: a word begins where a piece begins with a space."""
+        word: list[int] = []
+        for token in row:
+            if word and self._begins_word[token]:
+                yield tuple(word)
+                word = []
+            word.append(token)
+        if word:
+            yield tuple(word)
 
     def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
         """The text of each row of ids; special ids are silent."""
@@ -143,6 +165,53 @@ class Subwords:
             if result[-4:] == stand_in:
                 result[-4:] = self._mark_ids
         return result
+
+
+class WordVariants:
+    """Segmentations of words to choose from in training: a word's variants are a function of the word alone."""
+
+    COUNT = 32
+    MOST_WORDS = 200_000
+
+    def __init__(self, processor: sentencepiece.SentencePieceProcessor, config: TokensConfig) -> None:
+        self.processor, self.config = processor, config
+        whole = (token for token in range(len(processor)) if token > EOS and not processor.is_byte(token))
+        self.ids = {processor.id_to_piece(token): token for token in whole}
+        self._known: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+
+    def choose(self, word: tuple[int, ...], chance: int) -> tuple[int, ...]:
+        """One of the segmentations of a word."""
+        variants = self._known.get(word)
+        if variants is None:
+            if len(self._known) >= self.MOST_WORDS:
+                self._known.clear()
+            variants = self._known[word] = self._made(word)
+        return variants[chance % len(variants)]
+
+    def _made(self, word: tuple[int, ...]) -> list[tuple[int, ...]]:
+        text = "".join(self.processor.id_to_piece(token) for token in word)
+        if len(text) < 2 or not all(symbol in self.ids for symbol in text):
+            return [word]
+        chance = random.Random(text)
+        if self.config.kind == "bpe":
+            return [self.segment(text, chance) for _ in range(self.COUNT)]
+        others = self.processor.nbest_encode_as_ids(text.removeprefix(SPACE_MARK), nbest_size=8)
+        others = [tuple(other) for other in others if self.processor.decode(other) == self.processor.decode(list(word))]
+        return [chance.choice(others) if others and chance.random() < self.config.dropout else word for _ in range(self.COUNT)]
+
+    def segment(self, text: str, chance: random.Random) -> tuple[int, ...]:
+        """BPE of one word, each possible merge left out of a round by chance (Provilkov et al., 2020)."""
+        symbols = list(text)
+        while True:
+            merges = [
+                (self.processor.get_score(self.ids[pair]), -place)
+                for place, pair in enumerate(map("".join, pairwise(symbols)))
+                if pair in self.ids and chance.random() >= self.config.dropout
+            ]
+            if not merges:
+                return tuple(self.ids[symbol] for symbol in symbols)
+            place = -max(merges)[1]
+            symbols[place : place + 2] = [symbols[place] + symbols[place + 1]]
 
 
 class Tokenizer:

@@ -8,7 +8,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -19,13 +19,14 @@ from torch import Tensor, nn
 
 from undivided import __version__, artifact, checkpoint
 from undivided.artifact import Artifact, fill, weights
-from undivided.batches import Batch, BatchStream, Place, Store, load_batch, open_store
-from undivided.config import Recipe, Values, as_values, build, merge, preset_for
-from undivided.console import Console, InputError, Progress, UndividedError, duration, plural
-from undivided.corpus import Findings, corpus_digests, digest, examine, name_of, read_pairs
+from undivided.batches import Batch, BatchStream, Place, load_batch
+from undivided.config import Recipe, Values
+from undivided.console import Console, InputError, UndividedError, duration, plural
+from undivided.corpus import Findings, corpus_digests, name_of, read_pairs
 from undivided.device import choose_device, choose_precision, use_threads
 from undivided.loss import smoothed_loss
 from undivided.models import make_model
+from undivided.prepare import open_training_store, prepare_recipe, prepare_tokenizer
 from undivided.schedule import learning_rate, make_optimizer
 from undivided.score import Score, bleu, perplexity
 from undivided.tokens import Tokenizer
@@ -53,104 +54,6 @@ def train(values: Values, console: Console | None = None) -> Path:
     with trainer.stop_on_signals():
         trainer.run()
     return out
-
-
-def prepare_recipe(values: Values, console: Console) -> tuple[Recipe, bool]:
-    """The full recipe, and whether it goes on with a run that was begun before."""
-    out = (values.get("train") or {}).get("out")
-    if not out:
-        raise InputError("where should the model go? Name a directory: --out DIR")
-    saved = Path(out) / "training" / "recipe.json"
-    if saved.exists():
-        console.say(f"{out}: going on with the training that was begun there")
-        return _continued(json.loads(saved.read_text(encoding="utf-8")), values), True
-    draft = build(values)
-    if not draft.data.train:
-        raise InputError("what should it learn from? Name parallel text: --train SOURCE TARGET")
-    findings = examine([*draft.data.train, *draft.data.valid], draft.data)
-    for finding in findings:
-        console.say(finding.summary())
-    pairs = sum(finding.kept for finding in findings[: len(draft.data.train)])
-    preset = draft.preset or preset_for(pairs)
-    if not draft.preset:
-        console.say(f"preset {preset}: suits a corpus of {plural(pairs, 'pair')} (another: --preset NAME)")
-    if not draft.data.valid:
-        console.warn("no validation data (--valid SOURCE TARGET): quality will not be measured during training")
-    recipe = build(values, preset)
-    if not recipe.tokens.joint and recipe.model.tie == "all":
-        recipe = dataclasses.replace(recipe, model=dataclasses.replace(recipe.model, tie="target"))
-        console.say("separate vocabularies: the source embedding has a matrix of its own (model.tie: target)")
-    saved.parent.mkdir(parents=True, exist_ok=True)
-    digests = corpus_digests([*recipe.data.train, *recipe.data.valid])
-    record = {"recipe": as_values(recipe), "digests": digests, "pairs": pairs}
-    saved.write_text(json.dumps(record, indent=2, ensure_ascii=False), encoding="utf-8")
-    return recipe, False
-
-
-MAY_CHANGE = {"max_steps", "max_epochs", "minutes", "patience", "device", "threads", "out", "log_every", "tensorboard",
-              "validate_every", "validate_beam", "validate_lines", "save_every", "keep_last", "average"}  # fmt: skip
-"""Settings of `train` that a resumed run may be given anew; all else would make it another run."""
-
-
-def _continued(record: Mapping[str, Any], values: Values) -> Recipe:
-    """The saved recipe with what may change; refused if the data or anything else differs."""
-    old = build(record["recipe"])
-    new = build(merge(record["recipe"], values), record["recipe"]["preset"])
-    faults = []
-    for name, before, after in _differences(as_values(old), as_values(new)):
-        section, _, key = name.partition(".")
-        if section != "search" and not (section == "train" and key in MAY_CHANGE):
-            faults.append(f"{name} was {before!r}, now {after!r}")
-    for path, sha256 in record["digests"].items():
-        if not Path(path).exists() or digest(path) != sha256:
-            faults.append(f"{path} is no longer the file that training began with")
-    if faults:
-        raise InputError("this would be another training; undo the change or choose another --out:\n  - " + "\n  - ".join(faults))
-    return new
-
-
-def _differences(before: Values, after: Values, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
-    for key in before.keys() | after.keys():
-        old, new = before.get(key), after.get(key)
-        if isinstance(old, dict) and isinstance(new, dict):
-            yield from _differences(old, new, f"{prefix}{key}.")
-        elif old != new:
-            yield f"{prefix}{key}", old, new
-
-
-def prepare_tokenizer(recipe: Recipe, folder: Path, console: Console) -> Tokenizer:
-    """The subwords of this run: learned once, then read."""
-    home = folder / "subwords"
-    if home.is_dir():
-        return Tokenizer.load(home)
-
-    def read() -> Iterator[tuple[str, str]]:
-        for files in recipe.data.train:
-            yield from ((pair.source, pair.target) for pair in read_pairs(files, recipe.data, Findings(name_of(files))))
-
-    pairs = json.loads((folder / "recipe.json").read_text(encoding="utf-8"))["pairs"]
-    tokenizer = Tokenizer.learn(read, recipe.tokens, pairs, recipe.train.seed)
-    kind = "joint" if tokenizer.joint else "source and target"
-    sizes = f"{len(tokenizer.source):,}" + ("" if tokenizer.joint else f" and {len(tokenizer.target):,}")
-    console.say(f"learned {sizes} {kind} {recipe.tokens.kind} subwords")
-    building = folder / "subwords.building"
-    building.mkdir(parents=True, exist_ok=True)
-    tokenizer.save(building)
-    building.rename(home)
-    return tokenizer
-
-
-def open_training_store(recipe: Recipe, tokenizer: Tokenizer, folder: Path, console: Console) -> Store:
-    """The token store of the training corpora; pairs over the length limit are reported."""
-    progress = Progress(console, "tokenising pairs", None)
-    store = open_store(folder, recipe.data.train, tokenizer, recipe.data, progress.advance)
-    console.clear()
-    for files, over in zip(recipe.data.train, store.over_length, strict=True):
-        if over:
-            console.say(
-                f"{name_of(files)}: dropped {plural(over, 'pair')} with more than {recipe.data.max_length} subwords on a side"
-            )
-    return store
 
 
 @dataclass
@@ -251,7 +154,7 @@ class Trainer:
         for _ in range(self.recipe.batches.accumulate):
             plan, place = next(plans)
             key = (self.config.seed, place.epoch, place.pool, place.batch)
-            batches.append(load_batch(self.store, plan, self.tokenizer, self.recipe.tokens.dropout, *key))
+            batches.append(load_batch(self.store, plan, self.tokenizer, self.recipe.tokens, *key))
         return batches, place
 
     def _gradients(self, batch: Batch, tokens: int) -> tuple[float, float]:
@@ -507,7 +410,7 @@ def average(run: str | Path, last: int, out: str | Path) -> Path:
     """Average the last checkpoints of a training run into a model folder of its own. [paper 6.1]"""
     source = artifact.load(run)
     chosen = checkpoint.paths(Path(run) / "training" / "checkpoints")[-last:]
-    if len(chosen) < last:
+    if not 0 < last <= len(chosen):
         raise InputError(f"{run}: {plural(len(chosen), 'checkpoint')} there, {last} asked for")
     fill(source.model, checkpoint.average_weights(chosen), str(run))
     facts = source.facts | {"weights": f"average of the last {plural(last, 'checkpoint')}", "scores": {}}

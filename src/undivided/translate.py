@@ -16,7 +16,7 @@ import numpy as np
 from undivided.artifact import Artifact, load
 from undivided.batches import budget_bounds
 from undivided.config import SearchConfig, check_range
-from undivided.console import InputError
+from undivided.console import InputError, plural
 from undivided.device import choose_device, use_threads
 from undivided.search import Hypothesis, forced_scores, search
 
@@ -86,6 +86,8 @@ class Translator:
         place = 0
         for window in windows(lines):
             begin = None if prefixes is None else prefixes[place : place + len(window)]
+            if begin is not None and len(begin) < len(window):
+                raise InputError(f"there are only {plural(len(prefixes or ()), 'prefix line')}, fewer than lines to translate")
             counted = Counted(advance, len(window))
             yield from self._window(window, config, place, begin, counted)
             counted.rest()
@@ -223,8 +225,11 @@ def split_long(text: str, size: int) -> list[tuple[str, str]]:
                 for piece, space in pieces
                 for part in ([(piece, space)] if len(piece) <= size else _closed(_packed(pattern.split(piece), size), space))
             ]
-    result = []
+    result: list[tuple[str, str]] = []
     for piece, space in pieces:
+        if not piece:
+            result.append((piece, space))
+            continue
         cuts = [piece[start : start + size] for start in range(0, len(piece), size)]
         result += [(cut, "") for cut in cuts[:-1]] + [(cut, space) for cut in cuts[-1:]]
     return result

@@ -107,7 +107,7 @@ def generated(theirs, beam, steps, returned=1):
     with torch.no_grad():
         result = theirs.generate(
             input_ids=src, attention_mask=(src != PAD).long(), num_beams=beam, num_return_sequences=returned, do_sample=False,
-            max_new_tokens=steps, min_length=0, max_length=None, length_penalty=0.0, early_stopping=beam > 1,
+            max_new_tokens=steps, min_length=0, max_length=None, length_penalty=0.0, early_stopping=False,
             bad_words_ids=[[PAD], [UNK], [BOS]], return_dict_in_generate=True, output_scores=True,
         )  # fmt: skip
     rows = [[token for token in row if token > EOS] for row in result.sequences.tolist()]

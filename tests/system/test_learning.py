@@ -39,6 +39,8 @@ def test_learns(tmp_path, task, norm, steps):
         },
         Console(quiet=True),
     )  # fmt: skip
-    outputs = Translator(out, threads=1).translate([source for source, _ in unseen])
-    right = sum(output == target for output, (_, target) in zip(outputs, unseen))
-    assert right / len(unseen) >= 0.99
+    translator = Translator(out, threads=1)
+    for beam_size in (1, 4):
+        outputs = translator.translate([source for source, _ in unseen], beam_size=beam_size)
+        right = sum(output == target for output, (_, target) in zip(outputs, unseen))
+        assert right / len(unseen) >= 0.99, beam_size

@@ -103,7 +103,7 @@ def test_weights_that_leave_nothing(tmp_path, tokenizer):
 
 def test_batches_keep_the_budget_on_both_sides(store, tokenizer):
     for plan in epoch_of(BatchStream(store, BatchesConfig(tokens=120), seed=1)):
-        batch = load_batch(store, plan, tokenizer, 0.0)
+        batch = load_batch(store, plan, tokenizer, TokensConfig())
         assert max(batch.src.numel(), batch.tgt_out.numel()) <= 120
 
 
@@ -160,7 +160,9 @@ def test_targets_are_shifted_right():
 
 def test_subword_sampling_is_a_function_of_the_key(store, tokenizer):
     places = np.arange(20)
-    first, again, other = (load_batch(store, places, tokenizer, 0.3, *key) for key in ((1, 2), (1, 2), (1, 3)))
+    first, again, other = (
+        load_batch(store, places, tokenizer, TokensConfig(dropout=0.3), *key) for key in ((1, 2), (1, 2), (1, 3))
+    )
     assert torch.equal(first.src, again.src)
     assert torch.equal(first.tgt_out, again.tgt_out)
     assert first.src.shape != other.src.shape or not torch.equal(first.src, other.src)

@@ -47,13 +47,17 @@ def test_a_failure_in_the_middle_leaves_the_previous(tmp_path, monkeypatch, plac
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-000000001", "step-000000003"]
 
 
-def test_writing_the_same_step_again_is_safe_too(tmp_path, monkeypatch):
+def test_a_whole_checkpoint_of_the_same_step_is_left_alone(tmp_path):
     write(tmp_path, 1, make(1.0))
-    with monkeypatch.context() as patch:
-        patch.setattr(checkpoint.Path, "rename", gone)
-        with pytest.raises(OSError, match="gone"):
-            write(tmp_path, 1, make(2.0))
-    assert newest(tmp_path, Console(quiet=True)) is not None
+    write(tmp_path, 1, make(2.0))
+    assert newest(tmp_path, Console(quiet=True)).state == {"step": 1.0}
+
+
+def test_a_damaged_checkpoint_of_the_same_step_is_replaced(tmp_path):
+    write(tmp_path, 1, make(1.0))
+    (tmp_path / "step-000000001" / "model.safetensors").write_bytes(b"broken")
+    write(tmp_path, 1, make(2.0))
+    assert newest(tmp_path, Console(quiet=True)).state == {"step": 2.0}
 
 
 def test_newest_passes_over_damage_and_names_it(tmp_path):

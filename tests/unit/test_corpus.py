@@ -2,13 +2,12 @@ import gzip
 import lzma
 
 import pytest
-import zstandard
 
 from undivided.config import CorpusFiles, DataConfig
 from undivided.console import InputError
-from undivided.corpus import Findings, byte_lines, corpus_digests, digest, examine, read_pairs
+from undivided.corpus import Findings, byte_lines, corpus_digests, digest, examine, read_pairs, zstd
 
-PACKERS = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.ZstdCompressor().compress}
+PACKERS = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstd().compress}
 
 
 def read(files, **config):
