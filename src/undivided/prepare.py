@@ -35,15 +35,21 @@ def prepare_recipe(values: Values, console: Console) -> tuple[Recipe, bool]:
         console.say(f"preset {preset}: suits a corpus of {plural(pairs, 'pair')} (another: --preset NAME)")
     if not draft.data.valid:
         console.warn("no validation data (--valid SOURCE TARGET): quality will not be measured during training")
-    recipe = build(values, preset)
-    if not recipe.tokens.joint and recipe.model.tie == "all":
-        recipe = dataclasses.replace(recipe, model=dataclasses.replace(recipe.model, tie="target"))
+    recipe = untied(build(values, preset))
+    if recipe.model.tie != draft.model.tie:
         console.say("separate vocabularies: the source embedding has a matrix of its own (model.tie: target)")
     saved.parent.mkdir(parents=True, exist_ok=True)
     digests = corpus_digests([*recipe.data.train, *recipe.data.valid])
     record = {"recipe": as_values(recipe), "digests": digests, "pairs": pairs}
     saved.write_text(json.dumps(record, indent=2, ensure_ascii=False), encoding="utf-8")
     return recipe, False
+
+
+def untied(recipe: Recipe) -> Recipe:
+    """Separate vocabularies cannot share one matrix."""
+    if recipe.tokens.joint or recipe.model.tie != "all":
+        return recipe
+    return dataclasses.replace(recipe, model=dataclasses.replace(recipe.model, tie="target"))
 
 
 def read_record(path: Path) -> dict[str, Any]:
@@ -64,7 +70,7 @@ MAY_CHANGE = {"max_steps", "max_epochs", "minutes", "patience", "device", "threa
 def _continued(record: Mapping[str, Any], values: Values) -> Recipe:
     """The saved recipe with what may change; refused if the data or anything else differs."""
     old = build(record["recipe"])
-    new = build(merge(record["recipe"], values), record["recipe"]["preset"])
+    new = untied(build(merge(record["recipe"], values)))
     faults = []
     for name, before, after in _differences(as_values(old), as_values(new)):
         section, _, key = name.partition(".")

@@ -115,12 +115,13 @@ class Trainer:
             if self.state.step % self.config.log_every == 0:
                 self._log_step(meter)
                 meter = Meter()
-            if self._stop_signal:
-                self._stop()
-            if self.state.step % self.config.save_every == 0:
-                self.save()
+            # In this order, a checkpoint remembers the validation of its step, and a stop loses neither.
             if self.state.step % self.config.validate_every == 0:
                 self._validate()
+            if self.state.step % self.config.save_every == 0:
+                self.save()
+            if self._stop_signal:
+                self._stop()
         self.save()
         if self._stop_signal:
             self._stop()
