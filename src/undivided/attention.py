@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from undivided.config import ModelConfig
+from undivided.dropout import Dropout
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -28,15 +29,18 @@ LARGEST_SCORES = 128 * 128
 """Up to so many scores a head, plain batched products beat the fused kernel on a CPU; beyond, memory matters."""
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0) -> Tensor:
+def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: Dropout | None = None) -> Tensor:
     """The same as `attention`, fast: fused kernels that never hold all scores, or plain products where they win."""
+    share = dropout.share if dropout is not None and dropout.training else 0.0
     short = query.shape[-2] * key.shape[-2] <= LARGEST_SCORES
-    if query.device.type != "cpu" or not short or dropout:
-        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
+    # With dropout on a CPU only the plain products take their masks from our generator.
+    if query.device.type != "cpu" or not (short or share):
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=share)
     scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)
     if mask is not None:
         scores.masked_fill_(~mask, -math.inf)
-    return scores.softmax(dim=-1) @ value
+    weights = scores.softmax(dim=-1)
+    return (weights if dropout is None else dropout(weights)) @ value
 
 
 def causal_mask(length: int, device: torch.device | None = None) -> Tensor:
@@ -93,7 +97,7 @@ class MultiHeadAttention(nn.Module):
 
     def __init__(self, config: ModelConfig, *, across: bool = False) -> None:
         super().__init__()
-        self.n_heads, self.window, self.dropout = config.n_heads, config.window, config.attention_dropout
+        self.n_heads, self.window, self.dropout = config.n_heads, config.window, Dropout(config.attention_dropout)
         d_k = config.d_k or config.d_model // config.n_heads
         d_v = config.d_v or config.d_model // config.n_heads
         self.widths = [self.n_heads * d_k, self.n_heads * d_k, self.n_heads * d_v]
@@ -108,7 +112,7 @@ class MultiHeadAttention(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """Self-attention over whole sequences, `B T D`. [paper 3.2.3]"""
         query, key, value = (self.heads(part) for part in self.qkv(x).split(self.widths, dim=-1))
-        return self.join(attend(query, key, value, mask, self.dropout if self.training else 0.0))
+        return self.join(attend(query, key, value, mask, self.dropout))
 
     def read(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of the encoder's output, `B H S K`, computed once for all steps."""
@@ -117,7 +121,7 @@ class MultiHeadAttention(nn.Module):
 
     def across(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
         """Encoder-decoder attention: queries `B T D` from the decoder, T and S are free to differ. [paper 3.2.3]"""
-        return self.join(attend(self.heads(self.query(x)), key, value, mask, self.dropout if self.training else 0.0))
+        return self.join(attend(self.heads(self.query(x)), key, value, mask, self.dropout))
 
     def step(self, x: Tensor, cache: Cache) -> Tensor:
         """Self-attention of one new position `B W D` to all before it and itself."""

@@ -3,10 +3,32 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import torch
 
 from undivided.console import InputError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Crew:
+    """Workers that share one model, each computing with a single CPU thread.
+
+    Threads that split every single operation meet at a barrier after each; where another program shares the cores they wait
+    for each other most of the time. Workers that split the batch meet once a step.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._pool = ThreadPoolExecutor(size, initializer=torch.set_num_threads, initargs=(1,)) if size > 1 else None
+
+    def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+        """The results in the order of the items."""
+        return list(self._pool.map(function, items) if self._pool is not None else map(function, items))
 
 
 def choose_device(name: str = "auto") -> torch.device:

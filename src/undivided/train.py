@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -23,13 +23,14 @@ from undivided.batches import Batch, BatchStream, Place, load_batch
 from undivided.config import Recipe, Values
 from undivided.console import Console, InputError, UndividedError, duration, plural
 from undivided.corpus import Findings, corpus_digests, name_of, read_pairs
-from undivided.device import choose_device, choose_precision, use_threads
+from undivided.device import Crew, choose_device, choose_precision, use_threads
+from undivided.dropout import seed_dropout
 from undivided.loss import smoothed_loss
 from undivided.models import make_model
 from undivided.prepare import open_training_store, prepare_recipe, prepare_tokenizer
 from undivided.schedule import learning_rate, make_optimizer
 from undivided.score import Score, bleu, perplexity
-from undivided.tokens import Tokenizer
+from undivided.tokens import PAD, Tokenizer, random_bits
 from undivided.translate import Translator
 
 
@@ -69,6 +70,14 @@ class RunState:
     skipped: int = 0
 
 
+class ShardResult(NamedTuple):
+    """What one worker gives for one step."""
+
+    gradients: tuple[Tensor, ...]
+    loss: float
+    likelihood: float
+
+
 class Trainer:
     """One training run."""
 
@@ -90,6 +99,7 @@ class Trainer:
         self.digests = {"train": corpus_digests(recipe.data.train), "valid": corpus_digests(recipe.data.valid)}
         self.log = Log(self.folder, self.config.tensorboard)
         self._stop_signal = 0
+        self.crew = Crew(torch.get_num_threads() if self.device.type == "cpu" else 1)
         count = sum(parameter.numel() for parameter in self.model.parameters())
         console.say(
             f"{count / 1e6:.1f} M parameters on {self.device}, {len(self.store):,} pairs, "
@@ -138,35 +148,40 @@ class Trainer:
 
     def _step(self, plans: Iterator[tuple[Any, Place]]) -> tuple[float, float, int]:
         """One update: sums of loss and negative log-likelihood, and the target tokens they are over."""
-        batches, place = self._next_batches(plans)
-        tokens = sum(int((batch.tgt_out != 0).sum()) for batch in batches)
-        loss = likelihood = 0.0
-        for batch in batches:
-            part, plain = self._gradients(batch.to(self.device), tokens)
-            loss, likelihood = loss + part, likelihood + plain
         self.state.step += 1
-        self.state.place = place
+        shards = self._next_shards(plans)
+        tokens = sum(int((shard.tgt_out != PAD).sum()) for shard in shards)
+        results = self.crew.map(lambda numbered: self._gradients(*numbered, tokens), enumerate(shards))
+        total = list(results[0].gradients)
+        for result in results[1:]:
+            torch._foreach_add_(total, list(result.gradients))
+        for parameter, gradient in zip(self.model.parameters(), total, strict=True):
+            parameter.grad = gradient
         self.state.target_tokens += tokens
         self._update()
-        return loss, likelihood, tokens
+        return sum(result.loss for result in results), sum(result.likelihood for result in results), tokens
 
-    def _next_batches(self, plans: Iterator[tuple[Any, Place]]) -> tuple[list[Batch], Place]:
-        batches = []
+    def _next_shards(self, plans: Iterator[tuple[Any, Place]]) -> list[Batch]:
+        """The batches of a step, each dealt out among the crew."""
+        shards: list[Batch] = []
         for _ in range(self.recipe.batches.accumulate):
-            plan, place = next(plans)
-            key = (self.config.seed, place.epoch, place.pool, place.batch)
-            batches.append(load_batch(self.store, plan, self.tokenizer, self.recipe.tokens, *key))
-        return batches, place
+            plan, self.state.place = next(plans)
+            for worker in range(min(self.crew.size, len(plan))):
+                key = (self.config.seed, self.state.step, len(shards))
+                shards.append(load_batch(self.store, plan[worker :: self.crew.size], self.tokenizer, self.recipe.tokens, *key))
+        return shards
 
-    def _gradients(self, batch: Batch, tokens: int) -> tuple[float, float]:
-        """Add the gradients of a batch, as its part of the mean over all tokens of the step. [paper 3.1, 5.4]"""
+    def _gradients(self, number: int, shard: Batch, tokens: int) -> ShardResult:
+        """The gradients of a shard, as its part of the mean over all tokens of the step. [paper 3.1, 5.4]"""
+        seed_dropout(int(random_bits(1, self.config.seed, self.state.step, number)[0]))
+        batch = shard.to(self.device)
         with torch.autocast(self.device.type, self.precision, enabled=self.precision is not torch.float32):
             mask = batch.src_mask
             memory = self.model.encode(batch.src, None if self.device.type == "cpu" and bool(mask.all()) else mask)
             states = self.model.decode(memory, batch.tgt_in)
             loss, likelihood = smoothed_loss(states, self.model.output_weight, batch.tgt_out, self.config.label_smoothing)
-        self.scaler.scale(loss / tokens).backward()
-        return float(loss.detach()), float(likelihood)
+        gradients = torch.autograd.grad(self.scaler.scale(loss / tokens), list(self.model.parameters()))
+        return ShardResult(gradients, float(loss.detach()), float(likelihood))
 
     def _update(self) -> None:
         """Take the step, unless a gradient is not finite: such a step is skipped and counted."""

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from undivided import loss as loss_room
 from undivided.config import ModelConfig
-from undivided.layers import Dropout
+from undivided.dropout import Dropout
 from undivided.loss import smoothed_loss
 from undivided.models import make_model
 from undivided.tokens import PAD

@@ -1,0 +1,60 @@
+"""Dropout with cheap random masks that can be a function of (seed, step) alone. [paper 5.4]"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class _Chance(threading.local):
+    """Each thread draws its CPU masks from a generator of its own, or from torch's."""
+
+    generator: torch.Generator | None = None
+
+
+_chance = _Chance()
+
+
+def seed_dropout(seed: int) -> None:
+    """From here on, the CPU masks of this thread are a function of the seed."""
+    _chance.generator = torch.Generator().manual_seed(seed % (1 << 63))
+
+
+class Dropout(nn.Module):
+    """Zero a share of the elements in training and scale up the rest. [paper 5.4]
+
+    Differs from the paper: on a CPU the share is rounded to n/256, because one random byte an element is far cheaper
+    than one random float; the scale is that of the rounded share, so expectations are exact.
+    """
+
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        self.share = share
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or not self.share:
+            return x
+        if x.device.type != "cpu":
+            return F.dropout(x, self.share)
+        return _ByteDropout.apply(x, min(255, round(self.share * 256)))
+
+
+class _ByteDropout(torch.autograd.Function):
+    """Dropout whose mask is random bytes compared with a threshold."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, threshold: int) -> Tensor:
+        words = torch.empty(-(-x.numel() // 8), dtype=torch.int64).random_(-(2**63), None, generator=_chance.generator)
+        kept = (words.view(torch.uint8)[: x.numel()] >= threshold).view(x.shape)
+        ctx.save_for_backward(kept)
+        ctx.scale = 256 / (256 - threshold)
+        return (x * ctx.scale).mul_(kept)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (kept,) = ctx.saved_tensors
+        return (grads[0] * ctx.scale).mul_(kept), None
