@@ -14,12 +14,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from undivided import __version__, artifact, checkpoint
 from undivided.artifact import Artifact, fill, weights
-from undivided.batches import Batch, BatchStream, Place, load_batch
+from undivided.batches import BatchStream, Place, load_batch
 from undivided.config import Recipe, Values
 from undivided.console import Console, InputError, UndividedError, duration, plural
 from undivided.corpus import Findings, corpus_digests, name_of, read_pairs
@@ -76,6 +77,7 @@ class ShardResult(NamedTuple):
     gradients: tuple[Tensor, ...]
     loss: float
     likelihood: float
+    tokens: int
 
 
 class Trainer:
@@ -146,42 +148,44 @@ class Trainer:
             or bool(config.patience and state.since_best >= config.patience)
         )
 
-    def _step(self, plans: Iterator[tuple[Any, Place]]) -> tuple[float, float, int]:
+    def _step(self, plans: Iterator[tuple[np.ndarray, Place]]) -> tuple[float, float, int]:
         """One update: sums of loss and negative log-likelihood, and the target tokens they are over."""
         self.state.step += 1
-        shards = self._next_shards(plans)
-        tokens = sum(int((shard.tgt_out != PAD).sum()) for shard in shards)
-        results = self.crew.map(lambda numbered: self._gradients(*numbered, tokens), enumerate(shards))
+        results = self.crew.map(lambda numbered: self._gradients(*numbered), enumerate(self._next_shards(plans)))
+        tokens = sum(result.tokens for result in results)
         total = list(results[0].gradients)
         for result in results[1:]:
             torch._foreach_add_(total, list(result.gradients))
+        torch._foreach_mul_(total, self.recipe.batches.tokens / tokens)
         for parameter, gradient in zip(self.model.parameters(), total, strict=True):
             parameter.grad = gradient
         self.state.target_tokens += tokens
         self._update()
         return sum(result.loss for result in results), sum(result.likelihood for result in results), tokens
 
-    def _next_shards(self, plans: Iterator[tuple[Any, Place]]) -> list[Batch]:
-        """The batches of a step, each dealt out among the crew."""
-        shards: list[Batch] = []
+    def _next_shards(self, plans: Iterator[tuple[np.ndarray, Place]]) -> list[np.ndarray]:
+        """The pairs of a step, those of each batch dealt out among the crew."""
+        shards: list[np.ndarray] = []
         for _ in range(self.recipe.batches.accumulate):
             plan, self.state.place = next(plans)
-            for worker in range(min(self.crew.size, len(plan))):
-                key = (self.config.seed, self.state.step, len(shards))
-                shards.append(load_batch(self.store, plan[worker :: self.crew.size], self.tokenizer, self.recipe.tokens, *key))
+            shards += [plan[worker :: self.crew.size] for worker in range(min(self.crew.size, len(plan)))]
         return shards
 
-    def _gradients(self, number: int, shard: Batch, tokens: int) -> ShardResult:
-        """The gradients of a shard, as its part of the mean over all tokens of the step. [paper 3.1, 5.4]"""
-        seed_dropout(int(random_bits(1, self.config.seed, self.state.step, number)[0]))
-        batch = shard.to(self.device)
+    def _gradients(self, number: int, shard: np.ndarray) -> ShardResult:
+        """The loss of a shard as a sum over its tokens, and its gradients over the token budget. [paper 3.1, 5.4]"""
+        key = (self.config.seed, self.state.step, number)
+        seed_dropout(int(random_bits(1, *key)[0]))
+        batch = load_batch(self.store, shard, self.tokenizer, self.recipe.tokens, *key)
+        tokens, padding = int((batch.tgt_out != PAD).sum()), not bool(batch.src_mask.all())
+        batch = batch.to(self.device)
         with torch.autocast(self.device.type, self.precision, enabled=self.precision is not torch.float32):
-            mask = batch.src_mask
-            memory = self.model.encode(batch.src, None if self.device.type == "cpu" and bool(mask.all()) else mask)
+            memory = self.model.encode(batch.src, batch.src_mask if padding else None)
             states = self.model.decode(memory, batch.tgt_in)
             loss, likelihood = smoothed_loss(states, self.model.output_weight, batch.tgt_out, self.config.label_smoothing)
-        gradients = torch.autograd.grad(self.scaler.scale(loss / tokens), list(self.model.parameters()))
-        return ShardResult(gradients, float(loss.detach()), float(likelihood))
+        # Over the budget, not yet over the tokens of the step: float16 gradients of a bare sum would overflow.
+        scaled = self.scaler.scale(loss / self.recipe.batches.tokens)
+        gradients = torch.autograd.grad(scaled, list(self.model.parameters()))
+        return ShardResult(gradients, float(loss.detach()), float(likelihood), tokens)
 
     def _update(self) -> None:
         """Take the step, unless a gradient is not finite: such a step is skipped and counted."""

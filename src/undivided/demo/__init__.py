@@ -18,10 +18,14 @@ from undivided.translate import Translator
 
 SETTINGS: Values = {
     "preset": "tiny",
-    "model": {"norm": "pre", "dropout": 0.1},
+    "tokens": {"vocab_size": 4000},
+    "model": {"norm": "pre", "dropout": 0.1, "encoder_layers": 3, "decoder_layers": 3},
     "batches": {"tokens": 1024},
-    "train": {"schedule": "cosine", "rate": 0.002, "warmup_steps": 200, "clip": 1.0, "max_steps": 1_000_000, "patience": 0},
-}
+    "train": {
+        "schedule": "cosine", "rate": 0.005, "warmup_steps": 200, "clip": 1.0, "max_steps": 1_000_000, "patience": 0,
+        "validate_every": 1000, "save_every": 500, "keep_last": 2, "average": 1,
+    },
+}  # fmt: skip
 """What the demo trains with, over the preset; the time limit is the person's."""
 
 
