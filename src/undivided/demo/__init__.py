@@ -25,6 +25,7 @@ SETTINGS: Values = {
         "schedule": "cosine", "rate": 0.005, "warmup_steps": 200, "clip": 1.0, "max_steps": 1_000_000, "patience": 0,
         "validate_every": 1000, "save_every": 500, "keep_last": 2, "average": 1,
     },
+    "search": {"length_penalty": 1.0},
 }  # fmt: skip
 """What the demo trains with, over the preset; the time limit is the person's."""
 

@@ -1,0 +1,96 @@
+"""What of the GPU paths can be run without a GPU: shapes on `meta`, half precision, the choice of device, the crew."""
+
+import threading
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from undivided.config import ModelConfig
+from undivided.console import InputError
+from undivided.device import Crew, choose_device, choose_precision, use_threads
+from undivided.loss import smoothed_loss
+from undivided.models import make_model
+from undivided.tokens import PAD
+
+
+def small(**changes):
+    return make_model(ModelConfig(d_model=32, d_ff=64, n_heads=4, encoder_layers=2, decoder_layers=2, **changes), 50, 50)
+
+
+def test_unknown_and_absent_devices_are_refused():
+    assert choose_device("cpu").type == "cpu"
+    for name in ("gpu", "cuda:77"):
+        with pytest.raises(InputError, match=name):
+            choose_device(name)
+
+
+def test_half_precision_is_for_gpus():
+    cpu, gpu = torch.device("cpu"), torch.device("meta")
+    assert choose_precision("auto", cpu) is torch.float32
+    assert choose_precision("float16", gpu) is torch.float16
+    with pytest.raises(InputError, match="float32"):
+        choose_precision("bfloat16", cpu)
+
+
+def test_negative_threads_are_refused():
+    with pytest.raises(InputError, match="less than 0"):
+        use_threads(-1)
+
+
+@pytest.mark.parametrize("changes", [{}, {"norm": "pre", "window": 4}, {"attention_dropout": 0.1, "activation": "swiglu"}])
+def test_the_path_of_other_devices_has_the_same_shapes(changes):
+    """On `meta` as on a GPU, attention takes the fused kernel and dropout torch's own."""
+    with torch.device("meta"):
+        model = small(**changes).train()
+        src, tgt = torch.ones(3, 7, dtype=torch.long), torch.ones(3, 5, dtype=torch.long)
+        memory = model.encode(src, src != PAD)
+        assert model.decode(memory, tgt).shape == (3, 5, 32)
+        state = model.start(memory)
+        assert model.step(state, tgt[:, :1]).shape == (3, 1, 50)
+
+
+def test_the_fused_kernel_gives_what_the_plain_products_give(monkeypatch):
+    torch.manual_seed(0)
+    model = small().eval()
+    src, tgt = torch.tensor([[4, 5, 6, 3], [7, 3, PAD, PAD]]), torch.tensor([[2, 8, 9], [2, 10, PAD]])
+    plain = model.decode(model.encode(src, src != PAD), tgt)
+    monkeypatch.setattr("undivided.attention.LARGEST_SCORES", 0)
+    assert torch.allclose(model.decode(model.encode(src, src != PAD), tgt), plain, atol=1e-6)
+
+
+def test_the_loss_in_half_precision_is_near_the_exact_one():
+    torch.manual_seed(0)
+    states, weight = torch.randn(2, 9, 32, requires_grad=True), torch.randn(50, 32, requires_grad=True)
+    labels = torch.randint(4, 50, (2, 9))
+    labels[1, 6:] = PAD
+    exact = F.cross_entropy(
+        (states @ weight.t()).flatten(0, 1), labels.flatten(), ignore_index=PAD, label_smoothing=0.1, reduction="sum"
+    )
+    wanted = torch.autograd.grad(exact, (states, weight))
+    with torch.autocast("cpu", torch.bfloat16):
+        loss, _ = smoothed_loss(states, weight, labels, 0.1)
+    assert loss.dtype is torch.float32
+    assert float(loss.detach()) == pytest.approx(float(exact.detach()), rel=0.02)
+    for ours, theirs in zip(torch.autograd.grad(loss, (states, weight)), wanted):
+        assert ours.dtype is torch.float32
+        assert (ours - theirs).norm() < 0.03 * theirs.norm()
+
+
+def test_a_crew_keeps_the_order_and_computes_with_one_thread_each():
+    crew = Crew(2)
+    meeting = threading.Barrier(2, timeout=10)
+
+    def work(number):
+        meeting.wait()
+        return number, torch.get_num_threads(), threading.current_thread().name
+
+    results = crew.map(work, range(2))
+    assert [number for number, _, _ in results] == [0, 1]
+    assert {threads for _, threads, _ in results} == {1}
+    assert len({name for _, _, name in results}) == 2
+
+
+def test_an_error_in_a_crew_is_raised():
+    with pytest.raises(ZeroDivisionError):
+        Crew(2).map(lambda number: 1 / number, [1, 0])
