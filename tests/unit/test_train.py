@@ -1,0 +1,37 @@
+"""What training writes beside checkpoints; that it learns, stops and resumes is shown in tests/system."""
+
+import json
+
+import pytest
+
+from undivided.train import Log, Meter, RunState
+
+
+def test_every_number_is_a_line_of_json(tmp_path):
+    log = Log(tmp_path, tensorboard=False)
+    log.write("step", RunState(step=3, seconds=1.5, target_tokens=70), loss=2.5)
+    log.write("validation", RunState(step=4), bleu=10.0, signature="nrefs:1")
+    first, second = (json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines())
+    assert first == {"event": "step", "step": 3, "epoch": 0, "seconds": 1.5, "target_tokens": 70, "loss": 2.5}
+    assert (second["event"], second["bleu"], second["signature"]) == ("validation", 10.0, "nrefs:1")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_tensorboard_gets_the_same_numbers(tmp_path):
+    pytest.importorskip("tensorboard", reason="the extra `tensorboard` is not installed")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    log = Log(tmp_path, tensorboard=True)
+    for step, loss in ((1, 3.0), (2, 2.5)):
+        log.write("step", RunState(step=step), loss=loss)
+    log.board.close()
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert [(event.step, event.value) for event in events.Scalars("step/loss")] == [(1, 3.0), (2, 2.5)]
+
+
+def test_a_meter_means_over_tokens_and_not_over_steps():
+    meter = Meter()
+    meter.add(loss=10.0, likelihood=0.0, tokens=10, seconds=1.0)
+    meter.add(loss=0.0, likelihood=0.0, tokens=30, seconds=1.0)
+    assert (meter.loss, meter.perplexity, meter.rate) == (0.25, 1.0, 20.0)
