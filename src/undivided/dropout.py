@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -19,9 +21,14 @@ class _Chance(threading.local):
 _chance = _Chance()
 
 
-def seed_dropout(seed: int) -> None:
-    """From here on, the CPU masks of this thread are a function of the seed."""
+@contextmanager
+def seeded_dropout(seed: int) -> Iterator[None]:
+    """Within, the CPU masks of this thread are a function of the seed; afterwards they are torch's again."""
     _chance.generator = torch.Generator().manual_seed(seed % (1 << 63))
+    try:
+        yield
+    finally:
+        _chance.generator = None
 
 
 class Dropout(nn.Module):

@@ -25,7 +25,7 @@ from undivided.config import Recipe, Values
 from undivided.console import Console, InputError, UndividedError, duration, plural
 from undivided.corpus import Findings, corpus_digests, name_of, read_pairs
 from undivided.device import Crew, choose_device, choose_precision, use_threads
-from undivided.dropout import seed_dropout
+from undivided.dropout import seeded_dropout
 from undivided.loss import smoothed_loss
 from undivided.models import make_model
 from undivided.prepare import open_training_store, prepare_recipe, prepare_tokenizer
@@ -174,11 +174,11 @@ class Trainer:
     def _gradients(self, number: int, shard: np.ndarray) -> ShardResult:
         """The loss of a shard as a sum over its tokens, and its gradients over the token budget. [paper 3.1, 5.4]"""
         key = (self.config.seed, self.state.step, number)
-        seed_dropout(int(random_bits(1, *key)[0]))
         batch = load_batch(self.store, shard, self.tokenizer, self.recipe.tokens, *key)
         tokens, padding = int((batch.tgt_out != PAD).sum()), not bool(batch.src_mask.all())
         batch = batch.to(self.device)
-        with torch.autocast(self.device.type, self.precision, enabled=self.precision is not torch.float32):
+        half = torch.autocast(self.device.type, self.precision, enabled=self.precision is not torch.float32)
+        with half, seeded_dropout(int(random_bits(1, *key)[0])):
             memory = self.model.encode(batch.src, batch.src_mask if padding else None)
             states = self.model.decode(memory, batch.tgt_in)
             loss, likelihood = smoothed_loss(states, self.model.output_weight, batch.tgt_out, self.config.label_smoothing)

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from undivided.config import ModelConfig
 from undivided.console import InputError
 from undivided.device import Crew, choose_device, choose_precision, use_threads
+from undivided.dropout import Dropout, seeded_dropout
 from undivided.loss import smoothed_loss
 from undivided.models import make_model
 from undivided.tokens import PAD
@@ -94,3 +95,20 @@ def test_a_crew_keeps_the_order_and_computes_with_one_thread_each():
 def test_an_error_in_a_crew_is_raised():
     with pytest.raises(ZeroDivisionError):
         Crew(2).map(lambda number: 1 / number, [1, 0])
+
+
+def test_seeded_dropout_repeats_and_gives_torch_its_generator_back():
+    x, drop = torch.ones(1000), Dropout(0.5).train()
+
+    def seeded(seed):
+        with seeded_dropout(seed):
+            return drop(x)
+
+    def of_torch():
+        torch.manual_seed(7)
+        return drop(x)
+
+    before = of_torch()
+    assert torch.equal(seeded(1), seeded(1))
+    assert not torch.equal(seeded(1), seeded(2))
+    assert torch.equal(of_torch(), before)
