@@ -17,10 +17,11 @@ from torch import Tensor, nn
 
 from undivided import __version__
 from undivided.card import model_card
-from undivided.config import Recipe, as_values, build
+from undivided.config import Recipe, build
 from undivided.console import InputError
 from undivided.corpus import digest
 from undivided.models import Transformer, make_model
+from undivided.settings import as_values
 from undivided.tokens import Tokenizer
 
 FORMAT_VERSION = 1

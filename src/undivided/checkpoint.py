@@ -14,8 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undivided.artifact import read_tensors, sync, write_tensors
-from undivided.console import Console, InputError
+from undivided import artifact
+from undivided.artifact import Artifact, read_tensors, sync, write_tensors
+from undivided.console import Console, InputError, plural
 from undivided.corpus import digest
 
 
@@ -147,3 +148,15 @@ def fill_random(states: Mapping[str, Tensor]) -> None:
     for number in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
         if f"cuda{number}" in states:
             torch.cuda.set_rng_state(states[f"cuda{number}"], number)
+
+
+def average(run: str | Path, last: int, out: str | Path) -> Path:
+    """Average the last checkpoints of a training run into a model folder of its own. [paper 6.1]"""
+    source = artifact.load(run)
+    chosen = paths(Path(run) / "training" / "checkpoints")[-last:]
+    if not 0 < last <= len(chosen):
+        raise InputError(f"{run}: {plural(len(chosen), 'checkpoint')} there, {last} asked for")
+    artifact.fill(source.model, average_weights(chosen), str(run))
+    facts = source.facts | {"weights": f"average of the last {plural(last, 'checkpoint')}", "scores": {}}
+    artifact.save(Artifact(source.recipe, source.tokenizer, source.model, facts), Path(out))
+    return Path(out)

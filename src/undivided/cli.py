@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from undivided import __version__
-from undivided.config import PRESETS, Recipe, SearchConfig, Values, coerce, merge, nested, read_yaml, settings
+from undivided.config import PRESETS, Recipe, SearchConfig
 from undivided.console import Console, InputError, Progress, UndividedError, plural
+from undivided.settings import Values, coerce, leaves, merge, nested, read_yaml
 
 
 class Parser(argparse.ArgumentParser):
@@ -62,7 +63,7 @@ def parser() -> Parser:
 def add_settings(verb: argparse.ArgumentParser, config_class: type, prefix: str = "") -> None:
     """A flag for every setting: `--section.key`, and the short names that people expect."""
     groups: dict[str, Any] = {}
-    for name, item, kind in settings(config_class, prefix):
+    for name, item, kind in leaves(config_class, prefix):
         section = name.rpartition(".")[0]
         group = groups.get(section) or groups.setdefault(section, verb.add_argument_group(section or "preset"))
         names = [*item.metadata["flags"], f"--{name}"]
@@ -82,7 +83,7 @@ def add_settings(verb: argparse.ArgumentParser, config_class: type, prefix: str 
 
 def given(options: argparse.Namespace, config_class: type, prefix: str = "") -> Values:
     """The settings that were written on the command line."""
-    names = [name for name, _, _ in settings(config_class, prefix)]
+    names = [name for name, _, _ in leaves(config_class, prefix)]
     return {name: getattr(options, name) for name in names if hasattr(options, name)}
 
 
@@ -140,7 +141,7 @@ def add_translate(verbs: Any) -> None:
 
 def search_options(options: argparse.Namespace) -> dict[str, Any]:
     """The search settings of the command line, in their types."""
-    kinds = {name: kind for name, _, kind in settings(SearchConfig)}
+    kinds = {name: kind for name, _, kind in leaves(SearchConfig)}
     result, faults = {}, []
     for name, value in given(options, SearchConfig).items():
         try:
@@ -302,7 +303,7 @@ def add_average(verbs: Any) -> None:
 
 def run_average(options: argparse.Namespace) -> None:
     """Average checkpoints."""
-    from undivided.train import average
+    from undivided.checkpoint import average
 
     average(options.model, options.last, options.output)
 

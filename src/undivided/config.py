@@ -2,35 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
-import functools
-import re
-import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from undivided.console import InputError
-
-T = TypeVar("T")
-
-
-def setting(
-    default: T,
-    help: str,
-    *,
-    flags: tuple[str, ...] = (),
-    at_least: float | None = None,
-    below: float | None = None,
-) -> T:
-    """A config field with its help text, extra flag names and allowed range."""
-    metadata = {"help": help, "flags": flags, "at_least": at_least, "below": below}
-    if isinstance(default, list):
-        return field(default_factory=lambda: list(default), metadata=metadata)  # type: ignore[return-value]
-    return field(default=default, metadata=metadata)
+from undivided.settings import Values, fill, leaves, listed, merge, setting, suggestion
 
 
 @dataclass(frozen=True)
@@ -40,6 +19,14 @@ class CorpusFiles:
     source: str = setting("", "file of source lines, or a .tsv file with both columns")
     target: str = setting("", "file of target lines; empty for a .tsv file")
     weight: float = setting(1.0, "how often an epoch holds each of its pairs", at_least=0.0)
+
+    def faults(self) -> list[str]:
+        """A corpus has a source, and a target beside it unless it is a TSV file."""
+        if not self.source:
+            return ["a corpus names no source file"]
+        if not self.target and ".tsv" not in Path(self.source).suffixes:
+            return [f"{self.source} has no target file beside it and is not a .tsv file"]
+        return []
 
 
 @dataclass(frozen=True)
@@ -105,6 +92,18 @@ class ModelConfig:
     tie: Literal["all", "target", "none"] = setting(
         "all", "one matrix for source, target and output (paper), target and output, or none"
     )
+
+    def faults(self) -> list[str]:
+        """What is wrong between settings that are each right."""
+        faults = []
+        if self.d_model % self.n_heads and not (self.d_k and self.d_v):
+            faults.append(
+                f"n_heads: {self.n_heads} does not divide model.d_model {self.d_model}; "
+                "change one of them, or set both model.d_k and model.d_v"
+            )
+        if self.d_model % 2 and self.positions in ("sinusoidal", "halves"):
+            faults.append(f"d_model: {self.d_model} is odd, but sinusoidal positions need an even width")
+        return faults
 
 
 @dataclass(frozen=True)
@@ -177,9 +176,6 @@ class Recipe:
     search: SearchConfig = field(default_factory=SearchConfig)
 
 
-Values = dict[str, Any]
-"""Settings as nested plain values, section → key → value: what a person wrote, without defaults."""
-
 PRESETS: dict[str, Values] = {
     "tiny": {
         "model": {"d_model": 128, "d_ff": 256, "n_heads": 4, "encoder_layers": 4, "decoder_layers": 4, "dropout": 0.3},
@@ -207,23 +203,6 @@ def preset_for(pairs: int) -> str:
     return "small" if pairs < 1_000_000 else "base"
 
 
-@functools.cache
-def hints(config_class: type) -> dict[str, Any]:
-    """The types of a config class's fields."""
-    return typing.get_type_hints(config_class)
-
-
-def settings(config_class: type, prefix: str = "") -> Iterator[tuple[str, dataclasses.Field[Any], Any]]:
-    """Each leaf setting as (dotted name, field, type)."""
-    for item in dataclasses.fields(config_class):
-        kind = hints(config_class)[item.name]
-        name = f"{prefix}{item.name}"
-        if dataclasses.is_dataclass(kind):
-            yield from settings(typing.cast(type, kind), f"{name}.")
-        else:
-            yield name, item, kind
-
-
 def build(values: Mapping[str, Any], preset: str = "") -> Recipe:
     """A full recipe: defaults, under a preset, under what the person wrote. All faults are listed at once."""
     faults: list[str] = []
@@ -231,201 +210,7 @@ def build(values: Mapping[str, Any], preset: str = "") -> Recipe:
     if preset and preset not in PRESETS:
         faults.append(f"preset: {preset!r} is none of {', '.join(PRESETS)}{suggestion(preset, PRESETS)}")
     merged = merge(PRESETS.get(preset, {}), values) | {"preset": preset}
-    recipe = typing.cast(Recipe, _build(Recipe, merged, "", faults))
-    if not faults:
-        faults += model_faults(recipe.model)
+    recipe = typing.cast(Recipe, fill(Recipe, merged, "", faults, [name for name, _, _ in leaves(Recipe)]))
     if faults:
         raise InputError(listed("the settings have", faults))
     return recipe
-
-
-def listed(what: str, faults: list[str]) -> str:
-    """One message that names every fault."""
-    if len(faults) == 1:
-        return faults[0]
-    return f"{what} {len(faults)} faults:\n" + "\n".join(f"  - {fault}" for fault in faults)
-
-
-def merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> Values:
-    """`over` laid on `under`, section by section."""
-    result = dict(under)
-    for key, value in over.items():
-        both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
-        result[key] = merge(result[key], value) if both else value
-    return result
-
-
-def suggestion(word: str, known: Any) -> str:
-    """`; did you mean 'd_model'?` where something known is near, else nothing."""
-    near = difflib.get_close_matches(word, list(known), n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
-
-
-def model_faults(model: ModelConfig) -> list[str]:
-    """What is wrong between settings that are each right."""
-    faults = []
-    if model.d_model % model.n_heads and not (model.d_k and model.d_v):
-        faults.append(
-            f"model.n_heads: {model.n_heads} does not divide model.d_model {model.d_model}; "
-            "change one of them, or set both model.d_k and model.d_v"
-        )
-    if model.d_model % 2 and model.positions in ("sinusoidal", "halves"):
-        faults.append(f"model.d_model: {model.d_model} is odd, but sinusoidal positions need an even width")
-    return faults
-
-
-def _build(config_class: type, values: Any, prefix: str, faults: list[str]) -> Any:
-    if not isinstance(values, Mapping):
-        faults.append(f"{prefix.rstrip('.') or 'the recipe'}: expected 'key: value' lines, got {values!r}")
-        return config_class()
-    fields = {item.name: item for item in dataclasses.fields(config_class)}
-    arguments = {}
-    for key, value in values.items():
-        name = f"{prefix}{key}"
-        if key not in fields:
-            faults.append(f"{name}: no such setting{_where_known(str(key), prefix, fields)}")
-            continue
-        kind = hints(config_class)[key]
-        if dataclasses.is_dataclass(kind):
-            arguments[key] = _build(typing.cast(type, kind), value if value is not None else {}, f"{name}.", faults)
-            continue
-        try:
-            arguments[key] = coerce(value, kind)
-            check_range(arguments[key], fields[key])
-        except ValueError as error:
-            faults.append(f"{name}: {error}")
-    return config_class(**arguments)
-
-
-def _where_known(key: str, prefix: str, fields: Mapping[str, Any]) -> str:
-    homes = [name for name, item, _ in settings(Recipe) if item.name == key and not name.startswith(prefix or "\0")]
-    if homes:
-        return f"; did you mean {homes[0]!r}?"
-    return suggestion(key, fields) or f"; known here: {', '.join(fields)}"
-
-
-def check_range(value: Any, item: dataclasses.Field[Any]) -> None:
-    """Raise ValueError where a number is outside what its setting allows."""
-    low, high = item.metadata.get("at_least"), item.metadata.get("below")
-    if low is not None and not value >= low:
-        raise ValueError(f"{value} is less than {low:g}")
-    if high is not None and not value < high:
-        raise ValueError(f"{value} is not below {high:g}")
-
-
-def coerce(value: Any, kind: Any) -> Any:
-    """Turn a value from YAML or a flag into the setting's type, or raise ValueError in plain words."""
-    origin = typing.get_origin(kind)
-    if origin is Literal:
-        choices = typing.get_args(kind)
-        if value not in choices:
-            raise ValueError(f"{value!r} is none of {', '.join(choices)}{suggestion(str(value), choices)}")
-        return value
-    if origin is list:
-        return _corpora(value)
-    if isinstance(kind, types.UnionType):
-        raise TypeError(f"settings have one type, not {kind}")
-    return _SCALARS[kind](value)
-
-
-def _boolean(value: Any) -> bool:
-    words = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
-    if isinstance(value, bool):
-        return value
-    if str(value).lower() in words:
-        return words[str(value).lower()]
-    raise ValueError(f"expected true or false, got {value!r}")
-
-
-def _integer(value: Any) -> int:
-    if isinstance(value, str) and re.fullmatch(r"[+-]?\d+", value.strip()):
-        return int(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    try:
-        number = float(value)
-        if isinstance(value, bool) or number != int(number):
-            raise ValueError
-        return int(number)
-    except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"expected a whole number, got {value!r}") from None
-
-
-def _number(value: Any) -> float:
-    try:
-        if isinstance(value, bool):
-            raise ValueError
-        return float(value)
-    except (TypeError, ValueError):
-        raise ValueError(f"expected a number, got {value!r}") from None
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, Mapping | list):
-        raise ValueError(f"expected text, got {value!r}")
-    # YAML 1.1 reads the language code `no` as false.
-    return "no" if value is False else str(value)
-
-
-_SCALARS: dict[Any, Any] = {bool: _boolean, int: _integer, float: _number, str: _text}
-
-
-def _corpora(value: Any) -> list[CorpusFiles]:
-    if isinstance(value, Mapping) or (isinstance(value, list) and value and all(isinstance(v, str) for v in value)):
-        value = [value]
-    if not isinstance(value, list):
-        raise ValueError(f"expected a list of corpora, got {value!r}")
-    faults: list[str] = []
-    corpora = [_corpus(entry, faults) for entry in value]
-    if faults:
-        raise ValueError("; ".join(faults))
-    return corpora
-
-
-def _corpus(entry: Any, faults: list[str]) -> CorpusFiles:
-    if isinstance(entry, list | tuple):
-        if len(entry) > 2:
-            faults.append(f"expected SOURCE TARGET or one TSV file, got {len(entry)} files: {' '.join(map(str, entry))}")
-        entry = dict(zip(("source", "target"), entry, strict=False))
-    corpus = typing.cast(CorpusFiles, _build(CorpusFiles, entry, "", faults))
-    if not faults and not corpus.source:
-        faults.append("a corpus names no source file")
-    if not faults and not corpus.target and ".tsv" not in Path(corpus.source).suffixes:
-        faults.append(f"{corpus.source} has no target file beside it and is not a .tsv file")
-    return corpus
-
-
-def read_yaml(path: str | Path) -> Values:
-    """What a recipe file says, as nested values."""
-    import yaml
-
-    try:
-        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such recipe file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read as a recipe: {error}") from None
-    except yaml.YAMLError as error:
-        raise InputError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
-    if values is None:
-        return {}
-    if not isinstance(values, dict):
-        raise InputError(f"{path}: a recipe is made of 'section:' blocks with 'key: value' lines")
-    return values
-
-
-def nested(flat: Mapping[str, Any]) -> Values:
-    """`{"model.d_model": 256}` → `{"model": {"d_model": 256}}`."""
-    result: Values = {}
-    for name, value in flat.items():
-        *sections, key = name.split(".")
-        place = result
-        for section in sections:
-            place = place.setdefault(section, {})
-        place[key] = value
-    return result
-
-
-def as_values(config: Any) -> Values:
-    """A config as nested plain values, for YAML or JSON."""
-    return dataclasses.asdict(config)

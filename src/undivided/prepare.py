@@ -5,25 +5,72 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from undivided.batches import Store, open_store
-from undivided.config import Recipe, Values, as_values, build, merge, preset_for
+from undivided.config import Recipe, build, preset_for
 from undivided.console import Console, InputError, Progress, plural
 from undivided.corpus import Findings, corpus_digests, digest, examine, name_of, read_pairs
+from undivided.settings import Values, as_values, merge
 from undivided.tokens import Tokenizer
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
-def prepare_recipe(values: Values, console: Console) -> tuple[Recipe, bool]:
-    """The full recipe, and whether it goes on with a run that was begun before."""
+
+class Plan(NamedTuple):
+    """The full recipe of a run, and what is to be written down if it is a new one."""
+
+    recipe: Recipe
+    record: Values | None
+
+    @property
+    def folder(self) -> Path:
+        """Where the run keeps what is not the model itself."""
+        return Path(self.recipe.train.out) / "training"
+
+    @contextmanager
+    def begun(self) -> Iterator[None]:
+        """Within, no other process trains here; a new run is written down, so that it can go on after a stop."""
+        with _alone(self.folder):
+            saved = self.folder / "recipe.json"
+            if self.record is not None:
+                if saved.exists():
+                    raise InputError(f"{self.recipe.train.out}: another training was begun there just now; choose another --out")
+                building = saved.with_suffix(".building")
+                building.write_text(json.dumps(self.record, indent=2, ensure_ascii=False), encoding="utf-8")
+                building.replace(saved)
+            yield
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold a lock that the system takes back when the process ends, however it ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        if fcntl is not None:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InputError(
+                    f"{folder.parent}: another process is training there; wait for it, or choose another --out"
+                ) from None
+        yield
+
+
+def prepare_recipe(values: Values, console: Console) -> Plan:
+    """The full recipe of a new run, or of one that was begun before and goes on."""
     draft = build(values)
     if not draft.train.out:
         raise InputError("where should the model go? Name a directory: --out DIR")
     saved = Path(draft.train.out) / "training" / "recipe.json"
     if saved.exists():
         console.say(f"{draft.train.out}: going on with the training that was begun there")
-        return _continued(read_record(saved), values), True
+        return Plan(_continued(read_record(saved), values), None)
     if not draft.data.train:
         raise InputError("what should it learn from? Name parallel text: --train SOURCE TARGET")
     findings = examine([*draft.data.train, *draft.data.valid], draft.data)
@@ -38,11 +85,8 @@ def prepare_recipe(values: Values, console: Console) -> tuple[Recipe, bool]:
     recipe = untied(build(values, preset))
     if recipe.model.tie != draft.model.tie:
         console.say("separate vocabularies: the source embedding has a matrix of its own (model.tie: target)")
-    saved.parent.mkdir(parents=True, exist_ok=True)
     digests = corpus_digests([*recipe.data.train, *recipe.data.valid])
-    record = {"recipe": as_values(recipe), "digests": digests, "pairs": pairs}
-    saved.write_text(json.dumps(record, indent=2, ensure_ascii=False), encoding="utf-8")
-    return recipe, False
+    return Plan(recipe, {"recipe": as_values(recipe), "digests": digests, "pairs": pairs})
 
 
 def untied(recipe: Recipe) -> Recipe:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import signal
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,16 +20,18 @@ from torch import Tensor, nn
 from undivided import __version__, artifact, checkpoint
 from undivided.artifact import Artifact, fill, weights
 from undivided.batches import BatchStream, Place, load_batch
-from undivided.config import Recipe, Values
-from undivided.console import Console, InputError, UndividedError, duration, plural
+from undivided.config import Recipe
+from undivided.console import Console, UndividedError, duration, plural
 from undivided.corpus import Findings, corpus_digests, name_of, read_pairs
 from undivided.device import Crew, choose_device, choose_precision, use_threads
 from undivided.dropout import seeded_dropout
+from undivided.journal import Log, Meter, RunState
 from undivided.loss import smoothed_loss
 from undivided.models import make_model
 from undivided.prepare import open_training_store, prepare_recipe, prepare_tokenizer
 from undivided.schedule import learning_rate, make_optimizer
 from undivided.score import Score, bleu, perplexity
+from undivided.settings import Values
 from undivided.tokens import PAD, Tokenizer, random_bits
 from undivided.translate import Translator
 
@@ -46,29 +47,16 @@ class Stopped(UndividedError):
 def train(values: Values, console: Console | None = None) -> Path:
     """Learn a model from what a recipe says, or go on where `train.out` was left. The model folder."""
     console = console or Console()
-    recipe, resumed = prepare_recipe(values, console)
-    use_threads(recipe.train.threads)
-    out = Path(recipe.train.out)
-    tokenizer = prepare_tokenizer(recipe, out / "training", console)
-    trainer = Trainer(recipe, tokenizer, out, console)
-    if resumed:
-        trainer.resume()
-    with trainer.stop_on_signals():
-        trainer.run()
-    return out
-
-
-@dataclass
-class RunState:
-    """The counters of a run."""
-
-    step: int = 0
-    place: Place = field(default_factory=Place)
-    seconds: float = 0.0
-    target_tokens: int = 0
-    best_bleu: float = -1.0
-    since_best: int = 0
-    skipped: int = 0
+    plan = prepare_recipe(values, console)
+    use_threads(plan.recipe.train.threads)
+    with plan.begun():
+        tokenizer = prepare_tokenizer(plan.recipe, plan.folder, console)
+        trainer = Trainer(plan.recipe, tokenizer, plan.folder.parent, console)
+        if plan.record is None:
+            trainer.resume()
+        with trainer.stop_on_signals():
+            trainer.run()
+    return plan.folder.parent
 
 
 class ShardResult(NamedTuple):
@@ -369,70 +357,3 @@ def _assign(model: nn.Module, tensors: list[Tensor]) -> None:
     with torch.no_grad():
         for parameter, tensor in zip(model.parameters(), tensors, strict=False):
             parameter.copy_(tensor)
-
-
-@dataclass
-class Meter:
-    """Sums between two log lines."""
-
-    loss_sum: float = 0.0
-    likelihood_sum: float = 0.0
-    tokens: int = 0
-    seconds: float = 0.0
-
-    def add(self, loss: float, likelihood: float, tokens: int, seconds: float) -> None:
-        """Count one step."""
-        self.loss_sum, self.likelihood_sum = self.loss_sum + loss, self.likelihood_sum + likelihood
-        self.tokens, self.seconds = self.tokens + tokens, self.seconds + seconds
-
-    @property
-    def loss(self) -> float:
-        """Mean label-smoothed loss of a token."""
-        return self.loss_sum / max(1, self.tokens)
-
-    @property
-    def perplexity(self) -> float:
-        """exp of the mean negative log-likelihood of a token."""
-        return math.exp(min(700.0, self.likelihood_sum / max(1, self.tokens)))
-
-    @property
-    def rate(self) -> float:
-        """Target tokens a second."""
-        return self.tokens / max(1e-9, self.seconds)
-
-
-class Log:
-    """Every logged number as a line of JSON, and for TensorBoard where asked."""
-
-    def __init__(self, folder: Path, tensorboard: bool) -> None:
-        self.path = folder / "log.jsonl"
-        self.board: Any = None
-        if tensorboard:
-            try:
-                from torch.utils.tensorboard import SummaryWriter
-            except ImportError:
-                raise InputError("TensorBoard is an extra: pip install 'undivided[tensorboard]'") from None
-            self.board = SummaryWriter(folder / "tensorboard")
-
-    def write(self, event: str, state: RunState, **numbers: float | str) -> None:
-        """Add one line."""
-        line = {"event": event, "step": state.step, "epoch": state.place.epoch, "seconds": round(state.seconds, 3)}
-        line |= {"target_tokens": state.target_tokens, **numbers}
-        with self.path.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(line) + "\n")
-        if self.board is not None:
-            for name, value in numbers.items():
-                if isinstance(value, float):
-                    self.board.add_scalar(f"{event}/{name}", value, state.step)
-
-
-def average(run: str | Path, last: int, out: str | Path) -> Path:
-    """Average the last checkpoints of a training run into a model folder of its own. [paper 6.1]"""
-    source = artifact.load(run)
-    chosen = checkpoint.paths(Path(run) / "training" / "checkpoints")[-last:]
-    if not 0 < last <= len(chosen):
-        raise InputError(f"{run}: {plural(len(chosen), 'checkpoint')} there, {last} asked for")
-    fill(source.model, checkpoint.average_weights(chosen), str(run))
-    facts = source.facts | {"weights": f"average of the last {plural(last, 'checkpoint')}", "scores": {}}
-    artifact.save(Artifact(source.recipe, source.tokenizer, source.model, facts), Path(out))
-    return Path(out)

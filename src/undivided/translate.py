@@ -15,10 +15,11 @@ import numpy as np
 
 from undivided.artifact import Artifact, load
 from undivided.batches import budget_bounds
-from undivided.config import SearchConfig, check_range
+from undivided.config import SearchConfig
 from undivided.console import InputError, plural
 from undivided.device import choose_device, use_threads
 from undivided.search import Hypothesis, forced_scores, search
+from undivided.settings import check_range
 
 WINDOW = 2000
 """Lines sorted by length and translated together: what a file of any size needs of memory."""

@@ -177,13 +177,13 @@ def resumed(runs, **values):
 
 
 def test_limits_may_change(runs):
-    recipe, going_on = resumed(runs, train={"out": str(runs[0]), "max_steps": 99, "patience": 3})
-    assert going_on
+    recipe, new = resumed(runs, train={"out": str(runs[0]), "max_steps": 99, "patience": 3})
+    assert new is None
     assert (recipe.train.max_steps, recipe.train.patience) == (99, 3)
 
 
 def test_the_same_recipe_may_be_given_again(runs, recipe):
-    assert resumed(runs, **at(recipe, runs[0]))[1]
+    assert resumed(runs, **at(recipe, runs[0])).record is None
 
 
 @pytest.mark.parametrize(
@@ -223,4 +223,14 @@ def test_separate_vocabularies_go_on_with_the_same_words(recipe, tmp_path):
     values["tokens"]["joint"] = False
     values["model"]["tie"] = "all"
     train(values, Console(quiet=True))
-    assert prepare_recipe(values, Console(quiet=True))[1]
+    assert prepare_recipe(values, Console(quiet=True)).record is None
+
+
+def test_two_trainings_in_one_folder_are_refused(recipe, tmp_path):
+    plan = prepare_recipe(at(recipe, tmp_path / "m", max_steps=2), Console(quiet=True))
+    with plan.begun(), pytest.raises(InputError, match="another process is training there"):
+        train(at(recipe, tmp_path / "m"), Console(quiet=True))
+    with pytest.raises(InputError, match="another training was begun there"), plan.begun():
+        pass
+    train(at(recipe, tmp_path / "m", max_steps=2), Console(quiet=True))
+    assert (tmp_path / "m" / "model.safetensors").exists()

@@ -4,8 +4,9 @@ import pytest
 import yaml
 
 from undivided.cli import given, parser
-from undivided.config import PRESETS, CorpusFiles, Recipe, as_values, build, coerce, merge, nested, preset_for, read_yaml, settings
+from undivided.config import PRESETS, CorpusFiles, Recipe, build, preset_for
 from undivided.console import InputError
+from undivided.settings import as_values, coerce, leaves, merge, nested, read_yaml
 
 
 def fault(values):
@@ -146,7 +147,7 @@ def test_preset_by_size_grows():
 def test_every_setting_has_help_and_a_flag():
     options = parser().parse_args(["train", "--model.d_model=1"])
     assert hasattr(options, "model.d_model")
-    for name, item, _ in settings(Recipe):
+    for name, item, _ in leaves(Recipe):
         assert len(item.metadata["help"]) > 3, name
 
 

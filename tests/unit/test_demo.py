@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from undivided import demo as room
-from undivided.config import merge
 from undivided.console import Console, InputError
 from undivided.demo import text as corpus_room
+from undivided.settings import merge
 from undivided.train import Stopped
 
 NOUNS = {

@@ -9,7 +9,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from undivided.config import Values, merge, suggestion
+from undivided.settings import Values, merge, suggestion
 from undivided.console import Console, InputError, Progress, plural
 from undivided.demo.text import TARGETS, prepare_corpus
 from undivided.score import read_lines, score

@@ -1,0 +1,236 @@
+"""The machinery of settings: one dataclass field is a YAML key, a command-line flag with help, and what is saved."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import re
+import types
+import typing
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from undivided.console import InputError
+
+T = TypeVar("T")
+
+Values = dict[str, Any]
+"""Settings as nested plain values, section → key → value: what a person wrote, without defaults."""
+
+
+def setting(
+    default: T,
+    help: str,
+    *,
+    flags: tuple[str, ...] = (),
+    at_least: float | None = None,
+    below: float | None = None,
+) -> T:
+    """A config field with its help text, extra flag names and allowed range."""
+    metadata = {"help": help, "flags": flags, "at_least": at_least, "below": below}
+    if isinstance(default, list):
+        return field(default_factory=lambda: list(default), metadata=metadata)  # type: ignore[return-value]
+    return field(default=default, metadata=metadata)
+
+
+@functools.cache
+def hints(config_class: type) -> dict[str, Any]:
+    """The types of a config class's fields."""
+    return typing.get_type_hints(config_class)
+
+
+def leaves(config_class: type, prefix: str = "") -> Iterator[tuple[str, dataclasses.Field[Any], Any]]:
+    """Each leaf setting as (dotted name, field, type)."""
+    for item in dataclasses.fields(config_class):
+        kind = hints(config_class)[item.name]
+        name = f"{prefix}{item.name}"
+        if dataclasses.is_dataclass(kind):
+            yield from leaves(typing.cast(type, kind), f"{name}.")
+        else:
+            yield name, item, kind
+
+
+def fill(config_class: type, values: Any, prefix: str, faults: list[str], elsewhere: Iterable[str] = ()) -> Any:
+    """A config from nested values; what is wrong is added to `faults`. `elsewhere` are dotted names known in other sections.
+
+    A config class may have a method `faults` that names what is wrong between settings that are each right.
+    """
+    if not isinstance(values, Mapping):
+        faults.append(f"{prefix.rstrip('.') or 'the recipe'}: expected 'key: value' lines, got {values!r}")
+        return config_class()
+    fields = {item.name: item for item in dataclasses.fields(config_class)}
+    arguments, before = {}, len(faults)
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        if key not in fields:
+            faults.append(f"{name}: no such setting{_where_known(str(key), prefix, fields, elsewhere)}")
+            continue
+        kind = hints(config_class)[key]
+        if dataclasses.is_dataclass(kind):
+            arguments[key] = fill(typing.cast(type, kind), value if value is not None else {}, f"{name}.", faults, elsewhere)
+            continue
+        try:
+            arguments[key] = coerce(value, kind)
+            check_range(arguments[key], fields[key])
+        except ValueError as error:
+            faults.append(f"{name}: {error}")
+    config = config_class(**arguments)
+    if len(faults) == before and hasattr(config, "faults"):
+        faults += [f"{prefix}{fault}" for fault in config.faults()]
+    return config
+
+
+def _where_known(key: str, prefix: str, fields: Mapping[str, Any], elsewhere: Iterable[str]) -> str:
+    homes = [name for name in elsewhere if name.rpartition(".")[2] == key and not name.startswith(prefix or "\0")]
+    if homes:
+        return f"; did you mean {homes[0]!r}?"
+    return suggestion(key, fields) or f"; known here: {', '.join(fields)}"
+
+
+def listed(what: str, faults: list[str]) -> str:
+    """One message that names every fault."""
+    if len(faults) == 1:
+        return faults[0]
+    return f"{what} {len(faults)} faults:\n" + "\n".join(f"  - {fault}" for fault in faults)
+
+
+def merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> Values:
+    """`over` laid on `under`, section by section."""
+    result = dict(under)
+    for key, value in over.items():
+        both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
+        result[key] = merge(result[key], value) if both else value
+    return result
+
+
+def suggestion(word: str, known: Any) -> str:
+    """`; did you mean 'd_model'?` where something known is near, else nothing."""
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def check_range(value: Any, item: dataclasses.Field[Any]) -> None:
+    """Raise ValueError where a number is outside what its setting allows."""
+    low, high = item.metadata.get("at_least"), item.metadata.get("below")
+    if low is not None and not value >= low:
+        raise ValueError(f"{value} is less than {low:g}")
+    if high is not None and not value < high:
+        raise ValueError(f"{value} is not below {high:g}")
+
+
+def coerce(value: Any, kind: Any) -> Any:
+    """Turn a value from YAML or a flag into the setting's type, or raise ValueError in plain words."""
+    origin = typing.get_origin(kind)
+    if origin is Literal:
+        choices = typing.get_args(kind)
+        if value not in choices:
+            raise ValueError(f"{value!r} is none of {', '.join(choices)}{suggestion(str(value), choices)}")
+        return value
+    if origin is list:
+        return _listed_values(value, typing.get_args(kind)[0])
+    if isinstance(kind, types.UnionType):
+        raise TypeError(f"settings have one type, not {kind}")
+    return _SCALARS[kind](value)
+
+
+def _listed_values(value: Any, kind: type) -> list[Any]:
+    """Several values; of configs each may be `key: value` lines or a list in the order of the fields."""
+    if not dataclasses.is_dataclass(kind):
+        return [coerce(each, kind) for each in (value if isinstance(value, list) else [value])]
+    if isinstance(value, Mapping) or (isinstance(value, list) and value and all(isinstance(v, str) for v in value)):
+        value = [value]
+    if not isinstance(value, list):
+        raise ValueError(f"expected a list, got {value!r}")
+    faults: list[str] = []
+    names = [item.name for item in dataclasses.fields(kind)]
+    result = []
+    for entry in value:
+        if isinstance(entry, list | tuple):
+            if len(entry) > len(names):
+                faults.append(f"expected at most {' '.join(names).upper()}, got {len(entry)}: {' '.join(map(str, entry))}")
+            entry = dict(zip(names, entry, strict=False))
+        result.append(fill(kind, entry, "", faults))
+    if faults:
+        raise ValueError("; ".join(faults))
+    return result
+
+
+def _boolean(value: Any) -> bool:
+    words = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+    if isinstance(value, bool):
+        return value
+    if str(value).lower() in words:
+        return words[str(value).lower()]
+    raise ValueError(f"expected true or false, got {value!r}")
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, str) and re.fullmatch(r"[+-]?\d+", value.strip()):
+        return int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    try:
+        number = float(value)
+        if isinstance(value, bool) or number != int(number):
+            raise ValueError
+        return int(number)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"expected a whole number, got {value!r}") from None
+
+
+def _number(value: Any) -> float:
+    try:
+        if isinstance(value, bool):
+            raise ValueError
+        return float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"expected a number, got {value!r}") from None
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping | list):
+        raise ValueError(f"expected text, got {value!r}")
+    # YAML 1.1 reads the language code `no` as false.
+    return "no" if value is False else str(value)
+
+
+_SCALARS: dict[Any, Any] = {bool: _boolean, int: _integer, float: _number, str: _text}
+
+
+def read_yaml(path: str | Path) -> Values:
+    """What a recipe file says, as nested values."""
+    import yaml
+
+    try:
+        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such recipe file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read as a recipe: {error}") from None
+    except yaml.YAMLError as error:
+        raise InputError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise InputError(f"{path}: a recipe is made of 'section:' blocks with 'key: value' lines")
+    return values
+
+
+def nested(flat: Mapping[str, Any]) -> Values:
+    """`{"model.d_model": 256}` → `{"model": {"d_model": 256}}`."""
+    result: Values = {}
+    for name, value in flat.items():
+        *sections, key = name.split(".")
+        place = result
+        for section in sections:
+            place = place.setdefault(section, {})
+        place[key] = value
+    return result
+
+
+def as_values(config: Any) -> Values:
+    """A config as nested plain values, for YAML or JSON."""
+    return dataclasses.asdict(config)
