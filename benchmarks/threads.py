@@ -44,18 +44,19 @@ def measure(folder: str, crew: int, steps: int) -> None:
 
     from undivided.console import Console
     from undivided.device import Crew, use_threads
-    from undivided.prepare import prepare_recipe, prepare_tokenizer
+    from undivided.prepare import prepare_recipe
     from undivided.train import Trainer
 
     files = [f"{folder}/text.a", f"{folder}/text.b"]
     values = {"preset": "tiny", "data": {"train": [files]}, "batches": {"tokens": 2048}, "train": {"out": f"{folder}/run"}}
     use_threads(0)
     console = Console(quiet=True, stream=open(os.devnull, "w"))  # noqa: SIM115
-    recipe, _ = prepare_recipe(values, console)
-    trainer = Trainer(recipe, prepare_tokenizer(recipe, Path(folder, "run", "training"), console), Path(folder, "run"), console)
+    plan = prepare_recipe(values, console)
+    with plan.begun():
+        trainer = Trainer(plan.recipe, plan.folder.parent, console)
     trainer.crew = Crew(crew)
     trainer.model.train()
-    plans = trainer.stream.plans()
+    plans = trainer.task.stream.plans()
     for _ in range(5):
         trainer._step(plans)
     began, before = time.monotonic(), trainer.state.target_tokens

@@ -20,7 +20,7 @@ class RunState:
     place: Place = field(default_factory=Place)
     seconds: float = 0.0
     target_tokens: int = 0
-    best_bleu: float = -1.0
+    best: float = -1.0
     since_best: int = 0
     skipped: int = 0
 

@@ -17,23 +17,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from undivided import __version__, artifact, checkpoint
-from undivided.artifact import Artifact, fill, weights
-from undivided.batches import BatchStream, Place, load_batch
+from undivided import __version__, checkpoint
+from undivided.artifact import fill, weights
+from undivided.batches import Place
 from undivided.config import Recipe
 from undivided.console import Console, UndividedError, duration, plural
-from undivided.corpus import Findings, corpus_digests, name_of, read_pairs
 from undivided.device import Crew, choose_device, choose_precision, use_threads
 from undivided.dropout import seeded_dropout
 from undivided.journal import Log, Meter, RunState
-from undivided.loss import smoothed_loss
-from undivided.models import make_model
-from undivided.prepare import open_training_store, prepare_recipe, prepare_tokenizer
+from undivided.prepare import prepare_recipe
 from undivided.schedule import learning_rate, make_optimizer
-from undivided.score import Score, bleu, perplexity
 from undivided.settings import Values
-from undivided.tokens import PAD, Tokenizer, random_bits
-from undivided.translate import Translator
+from undivided.tasks import Measured, make_task
+from undivided.tokens import random_bits
 
 
 class Stopped(UndividedError):
@@ -50,8 +46,7 @@ def train(values: Values, console: Console | None = None) -> Path:
     plan = prepare_recipe(values, console)
     use_threads(plan.recipe.train.threads)
     with plan.begun():
-        tokenizer = prepare_tokenizer(plan.recipe, plan.folder, console)
-        trainer = Trainer(plan.recipe, tokenizer, plan.folder.parent, console)
+        trainer = Trainer(plan.recipe, plan.folder.parent, console)
         if plan.record is None:
             trainer.resume()
         with trainer.stop_on_signals():
@@ -71,40 +66,32 @@ class ShardResult(NamedTuple):
 class Trainer:
     """One training run."""
 
-    def __init__(self, recipe: Recipe, tokenizer: Tokenizer, out: Path, console: Console) -> None:
-        self.recipe, self.config, self.tokenizer, self.console = recipe, recipe.train, tokenizer, console
+    def __init__(self, recipe: Recipe, out: Path, console: Console) -> None:
+        self.recipe, self.config, self.console = recipe, recipe.train, console
         self.out, self.folder = out, out / "training"
         self.device = choose_device(self.config.device)
         self.precision = choose_precision(self.config.precision, self.device)
-        self.store = open_training_store(recipe, tokenizer, self.folder, console)
-        self.stream = BatchStream(self.store, recipe.batches, self.config.seed)
         torch.manual_seed(self.config.seed)
-        self.model = make_model(recipe.model, len(tokenizer.source), len(tokenizer.target)).to(self.device)
+        self.task = make_task(recipe, self.folder, self.device, console)
+        self.model = self.task.model
         self.names = [name for name, _ in self.model.named_parameters()]
         self.optimizer = make_optimizer(self.model, self.config)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision is torch.float16)
         self.ema = [p.detach().clone() for p in self.model.parameters()] if self.config.ema else []
         self.state = RunState()
-        self.valid = self._valid_pairs()
-        self.digests = {"train": corpus_digests(recipe.data.train), "valid": corpus_digests(recipe.data.valid)}
         self.log = Log(self.folder, self.config.tensorboard)
         self._stop_signal = 0
         self.crew = Crew(torch.get_num_threads() if self.device.type == "cpu" else 1)
-        count = sum(parameter.numel() for parameter in self.model.parameters())
-        console.say(
-            f"{count / 1e6:.1f} M parameters on {self.device}, {len(self.store):,} pairs, "
-            f"{self.store.target_tokens:,} target tokens"
-        )
+        console.say(f"{self._parameters() / 1e6:.1f} M parameters on {self.device}, {self.task}")
 
-    def _valid_pairs(self) -> tuple[list[str], list[str]]:
-        pairs = [p for files in self.recipe.data.valid for p in read_pairs(files, self.recipe.data, Findings(name_of(files)))]
-        return [pair.source for pair in pairs], [pair.target for pair in pairs]
+    def _parameters(self) -> int:
+        return sum(parameter.numel() for parameter in self.model.parameters())
 
     def run(self) -> None:
         """Train until a limit is reached, then write the final model."""
         self.model.train()
         meter = Meter()
-        plans = self.stream.plans()
+        plans = self.task.stream.plans()
         while not self._finished():
             began = time.monotonic()
             loss, likelihood, tokens = self._step(plans)
@@ -162,14 +149,9 @@ class Trainer:
     def _gradients(self, number: int, shard: np.ndarray) -> ShardResult:
         """The loss of a shard as a sum over its tokens, and its gradients over the token budget. [paper 3.1, 5.4]"""
         key = (self.config.seed, self.state.step, number)
-        batch = load_batch(self.store, shard, self.tokenizer, self.recipe.tokens, *key)
-        tokens, padding = int((batch.tgt_out != PAD).sum()), not bool(batch.src_mask.all())
-        batch = batch.to(self.device)
         half = torch.autocast(self.device.type, self.precision, enabled=self.precision is not torch.float32)
         with half, seeded_dropout(int(random_bits(1, *key)[0])):
-            memory = self.model.encode(batch.src, batch.src_mask if padding else None)
-            states = self.model.decode(memory, batch.tgt_in)
-            loss, likelihood = smoothed_loss(states, self.model.output_weight, batch.tgt_out, self.config.label_smoothing)
+            loss, likelihood, tokens = self.task.loss(shard, *key)
         # Over the budget, not yet over the tokens of the step: float16 gradients of a bare sum would overflow.
         scaled = self.scaler.scale(loss / self.recipe.batches.tokens)
         gradients = torch.autograd.grad(scaled, list(self.model.parameters()))
@@ -208,7 +190,7 @@ class Trainer:
         if config.minutes:
             left.append(config.minutes * 60 - state.seconds)
         if config.max_epochs and state.target_tokens:
-            done = state.target_tokens / self.store.target_tokens
+            done = state.target_tokens / self.task.epoch_tokens
             left.append((config.max_epochs - done) * state.seconds / done)
         return max(0.0, min(left))
 
@@ -230,28 +212,20 @@ class Trainer:
             self.model.train()
 
     def _validate(self) -> None:
-        """Measure on held-out pairs by real decoding; the best model so far becomes the model folder."""
-        if not self.valid[0]:
-            return
+        """Measure on held-out data; the best model so far becomes the model folder."""
         began = time.monotonic()
         with self._averaged():
-            quality, surprise = self._measure()
-            better = quality.score > self.state.best_bleu
+            measured = self.task.measure()
+            if measured is None:
+                return
+            better = measured.quality.score > self.state.best
             self.state.since_best = 0 if better else self.state.since_best + 1
             if better:
-                self.state.best_bleu = quality.score
-                self._export({"validation BLEU": quality}, f"step {self.state.step}")
-        self.console.say(
-            f"validation at step {self.state.step:,}: BLEU {quality.score:.2f}{' (best so far)' if better else ''}, "
-            f"perplexity {surprise:.2f}, in {duration(time.monotonic() - began)}"
-        )
-        self.log.write("validation", self.state, bleu=quality.score, signature=quality.signature, perplexity=surprise)
-
-    def _measure(self) -> tuple[Score, float]:
-        sources, targets = (side[: self.config.validate_lines] for side in self.valid)
-        translator = Translator(Artifact(self.recipe, self.tokenizer, self.model))
-        outputs = [result.text for result in translator.stream(sources, beam_size=self.config.validate_beam, n_best=1)]
-        return bleu(outputs, targets, self.recipe.data.target_lang), perplexity(translator, *self.valid)
+                self.state.best = measured.quality.score
+                self._export(measured, f"step {self.state.step}")
+        spent, note = duration(time.monotonic() - began), " (best so far)" if better else ""
+        self.console.say(f"validation at step {self.state.step:,}: {measured}{note}, in {spent}")
+        self.log.write("validation", self.state, **measured.logged())
 
     def save(self) -> None:
         """Write a checkpoint, then remove what is too old."""
@@ -281,7 +255,7 @@ class Trainer:
         state = dict(found.state)
         self.scaler.load_state_dict(state.pop("scaler"))
         self.state = RunState(**{**state, "place": Place(**state["place"])})
-        self.stream.place = dataclasses.replace(self.state.place)
+        self.task.stream.place = dataclasses.replace(self.state.place)
         self.console.say(f"resumed at step {self.state.step:,}")
         self.log.write("resume", self.state)
 
@@ -320,26 +294,26 @@ class Trainer:
             fill(self.model, checkpoint.average_weights(last), "averaged checkpoints")
             kind = f"average of the last {plural(len(last), 'checkpoint')}"
         self.model.eval()
-        if self.valid[0]:
-            quality, surprise = self._measure()
-            self.console.say(f"{kind}: validation BLEU {quality.score:.2f}, perplexity {surprise:.2f}")
-            self.log.write("final", self.state, bleu=quality.score, signature=quality.signature, perplexity=surprise)
-            if quality.score >= self.state.best_bleu:
-                self._export({"validation BLEU": quality}, kind)
-            else:
-                self.console.say(f"kept the checkpoint with validation BLEU {self.state.best_bleu:.2f}, which is better")
+        measured = self.task.measure()
+        if measured is not None:
+            self.console.say(f"{kind}: validation {measured}")
+            self.log.write("final", self.state, **measured.logged())
+        if measured is None or measured.quality.score >= self.state.best:
+            self._export(measured, kind)
         else:
-            self._export({}, kind)
+            self.console.say(f"kept the checkpoint with validation {measured.quality.name} {self.state.best:.2f}, which is better")
         self.console.say(f"the model is in {self.out}; translate with: undivided translate {self.out} < FILE")
 
-    def _export(self, scores: dict[str, Score], kind: str) -> None:
+    def _export(self, measured: Measured | None, kind: str) -> None:
         """Write the model folder with what was measured."""
-        state = self.state
+        state, scores = self.state, {}
+        if measured is not None:
+            quality = measured.quality
+            scores[f"validation {quality.name}"] = {"score": round(quality.score, 2), "signature": quality.signature}
         facts = {
-            "scores": {name: {"score": round(value.score, 2), "signature": value.signature} for name, value in scores.items()},
+            "scores": scores,
             "weights": kind,
-            "parameters": sum(parameter.numel() for parameter in self.model.parameters()),
-            "vocabulary": len(self.tokenizer.target),
+            "parameters": self._parameters(),
             "steps": state.step,
             "epochs": state.place.epoch,
             "target_tokens": state.target_tokens,
@@ -348,9 +322,8 @@ class Trainer:
             "threads": torch.get_num_threads(),
             "undivided": __version__,
             "torch": torch.__version__,
-            "data": self.digests,
         }
-        artifact.save(Artifact(self.recipe, self.tokenizer, self.model, facts), self.out)
+        self.task.export(self.out, facts | self.task.facts())
 
 
 def _assign(model: nn.Module, tensors: list[Tensor]) -> None:

@@ -16,6 +16,8 @@ from samples import environment, flags, sentences, tiny_recipe, write_pairs
 from undivided.console import Console, InputError
 from undivided.corpus import digest
 from undivided.score import Score
+from undivided.tasks import Measured
+from undivided.tasks.translation import TranslationTask
 from undivided.train import Trainer, prepare_recipe, train
 
 KILLER = """
@@ -114,8 +116,8 @@ class Crash(BaseException):
 
 
 def test_the_best_model_is_remembered_over_a_crash(recipe, tmp_path, monkeypatch):
-    """Step 20 is good, all later ones are bad; the crash comes at step 25."""
-    quality = {20: 50.0, 40: 10.0, 60: 5.0}
+    """Step 20 is good, all later ones and their average are bad; the crash comes at step 25."""
+    quality = iter([50.0, 10.0, 5.0, 4.0])
     step = Trainer._step
 
     def crashing(self, plans):
@@ -123,7 +125,7 @@ def test_the_best_model_is_remembered_over_a_crash(recipe, tmp_path, monkeypatch
             raise Crash
         return step(self, plans)
 
-    monkeypatch.setattr(Trainer, "_measure", lambda self: (Score("BLEU", quality[self.state.step], "made up"), 2.0))
+    monkeypatch.setattr(TranslationTask, "measure", lambda self: Measured(Score("BLEU", next(quality), "made up"), {}))
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "_step", crashing)
         with pytest.raises(Crash):

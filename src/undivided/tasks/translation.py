@@ -1,0 +1,70 @@
+"""Parallel text: teacher-forced training, validation by real decoding. [paper 3.1, 5, 6.1]"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from undivided import artifact
+from undivided.artifact import Artifact
+from undivided.batches import BatchStream, load_batch
+from undivided.config import Recipe
+from undivided.console import Console
+from undivided.corpus import Findings, corpus_digests, name_of, read_pairs
+from undivided.loss import smoothed_loss
+from undivided.models import make_model
+from undivided.prepare import open_training_store, prepare_tokenizer
+from undivided.score import bleu, perplexity
+from undivided.tasks.contract import Measured, ShardLoss
+from undivided.tokens import PAD
+from undivided.translate import Translator
+
+
+class TranslationTask:
+    """From source to target sentences."""
+
+    def __init__(self, recipe: Recipe, folder: Path, device: torch.device, console: Console) -> None:
+        self.recipe, self.device = recipe, device
+        self.tokenizer = prepare_tokenizer(recipe, folder, console)
+        self.store = open_training_store(recipe, self.tokenizer, folder, console)
+        self.stream = BatchStream(self.store, recipe.batches, recipe.train.seed)
+        self.epoch_tokens = self.store.target_tokens
+        self.model = make_model(recipe.model, len(self.tokenizer.source), len(self.tokenizer.target)).to(device)
+        self.digests = {"train": corpus_digests(recipe.data.train), "valid": corpus_digests(recipe.data.valid)}
+        pairs = [p for files in recipe.data.valid for p in read_pairs(files, recipe.data, Findings(name_of(files)))]
+        self.valid = [pair.source for pair in pairs], [pair.target for pair in pairs]
+
+    def __str__(self) -> str:
+        return f"{len(self.store):,} pairs, {self.epoch_tokens:,} target tokens"
+
+    def loss(self, shard: np.ndarray, *key: int) -> ShardLoss:
+        """Label-smoothed loss of predicting each target token from those before it. [paper 3.1, 5.4]"""
+        batch = load_batch(self.store, shard, self.tokenizer, self.recipe.tokens, *key)
+        tokens, padding = int((batch.tgt_out != PAD).sum()), not bool(batch.src_mask.all())
+        batch = batch.to(self.device)
+        memory = self.model.encode(batch.src, batch.src_mask if padding else None)
+        states = self.model.decode(memory, batch.tgt_in)
+        smoothing = self.recipe.train.label_smoothing
+        return ShardLoss(*smoothed_loss(states, self.model.output_weight, batch.tgt_out, smoothing), tokens)
+
+    def measure(self) -> Measured | None:
+        """BLEU of held-out pairs by real decoding, and their perplexity."""
+        if not self.valid[0]:
+            return None
+        config = self.recipe.train
+        sources, targets = (side[: config.validate_lines] for side in self.valid)
+        translator = Translator(Artifact(self.recipe, self.tokenizer, self.model))
+        outputs = [result.text for result in translator.stream(sources, beam_size=config.validate_beam, n_best=1)]
+        quality = bleu(outputs, targets, self.recipe.data.target_lang)
+        return Measured(quality, {"perplexity": perplexity(translator, *self.valid)})
+
+    def facts(self) -> dict[str, Any]:
+        """The vocabulary and the digests of the corpora."""
+        return {"vocabulary": len(self.tokenizer.target), "data": self.digests}
+
+    def export(self, out: Path, facts: dict[str, Any]) -> None:
+        """Write the model folder."""
+        artifact.save(Artifact(self.recipe, self.tokenizer, self.model, facts), out)
