@@ -36,7 +36,7 @@ prove-multi30k: .venv/installed-dev
 
 .venv/installed: .venv/python pyproject.toml constraints.txt
 	$(PIP) torch numpy
-	$(PIP) --editable .
+	$(PIP) --editable '.[ctranslate2]'
 	@touch $@
 
 .venv/installed-dev: .venv/installed

@@ -72,4 +72,4 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def translator(model: Path) -> Any:
     from undivided import Translator
 
-    return Translator(model, threads=1)
+    return Translator(model, threads=1, engine="torch")

@@ -92,8 +92,14 @@ def add_quiet(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("-q", "--quiet", action="store_true", help="say nothing but warnings and errors on stderr")
 
 
-def add_compute(verb: argparse.ArgumentParser) -> None:
-    """`--device` and `--threads`."""
+def add_compute(verb: argparse.ArgumentParser, engine: str) -> None:
+    """`--engine`, `--device` and `--threads`."""
+    verb.add_argument(
+        "--engine",
+        default=engine,
+        choices=["auto", "torch", "ctranslate2"],
+        help=f"torch is the reference; ctranslate2 is faster on a CPU (8 bits); auto takes it if it can serve (default: {engine})",
+    )
     verb.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
     verb.add_argument("--threads", type=int, default=0, metavar="N", help="CPU threads; 0 is all cores (default: 0)")
 
@@ -134,7 +140,7 @@ def add_translate(verbs: Any) -> None:
     verb.add_argument("--scores", action="store_true", help="write the score before each translation, with a tab between")
     verb.add_argument("--prefix", metavar="FILE", help="a line of target text for each line in, which its translation begins with")
     add_settings(verb, SearchConfig)
-    add_compute(verb)
+    add_compute(verb, "auto")
     add_quiet(verb)
     verb.set_defaults(run=run_translate)
 
@@ -162,7 +168,7 @@ def run_translate(options: argparse.Namespace) -> None:
     from undivided.score import read_lines
     from undivided.translate import Translator
 
-    translator = Translator(options.model, options.device, options.threads)
+    translator = Translator(options.model, options.device, options.threads, options.engine, console)
     prefixes = read_lines(options.prefix) if options.prefix else None
     progress = Progress(console, "translated lines", _count_lines(options.file))
     with _output(options.output) as out:
@@ -254,7 +260,7 @@ def add_score(verbs: Any) -> None:
     verb.add_argument("--json", action="store_true", help="write JSON")
     verb.add_argument("-o", "--output", metavar="OUT", help="with --model: also keep the translations")
     add_settings(verb, SearchConfig)
-    add_compute(verb)
+    add_compute(verb, "torch")
     add_quiet(verb)
     verb.set_defaults(run=run_score)
 
@@ -274,9 +280,10 @@ def run_score(options: argparse.Namespace) -> None:
     if options.model:
         from undivided.translate import Translator
 
-        translator = Translator(options.model, options.device, options.threads)
+        console = Console(options.quiet)
+        translator = Translator(options.model, options.device, options.threads, options.engine, console)
         lang = translator.artifact.recipe.data.target_lang
-        sources, progress = lines, Progress(Console(options.quiet), "translated lines", len(lines))
+        sources, progress = lines, Progress(console, "translated lines", len(lines))
         lines = [result.text for result in translator.stream(sources, advance=progress.advance, **search)]
         progress.console.clear()
         config = translator.search_config(**search)
@@ -284,7 +291,9 @@ def run_score(options: argparse.Namespace) -> None:
         if options.output:
             Path(options.output).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         if not options.quiet:
-            print(f"beam {config.beam_size}, length penalty {config.length_penalty}", file=sys.stderr)
+            print(
+                f"engine {translator.engine.name}, beam {config.beam_size}, length penalty {config.length_penalty}", file=sys.stderr
+            )
     results = score(lines, *references, target_lang=lang)
     if options.moses:
         results.append(moses_bleu(lines, references[0], options.moses))

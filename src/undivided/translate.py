@@ -11,21 +11,17 @@ from pathlib import Path
 from queue import Queue
 from typing import Any, overload
 
-import numpy as np
-
 from undivided.artifact import Artifact, load
-from undivided.batches import budget_bounds
 from undivided.config import SearchConfig
-from undivided.console import InputError, plural
+from undivided.console import Console, InputError, plural
 from undivided.device import choose_device, use_threads
-from undivided.search import Hypothesis, forced_scores, search
+from undivided.engines import EngineName, TorchEngine, choose_engine
+from undivided.engines.torch import by_length
+from undivided.search import Hypothesis, forced_scores
 from undivided.settings import check_range
 
 WINDOW = 2000
 """Lines sorted by length and translated together: what a file of any size needs of memory."""
-
-BATCH_TOKENS = 2048
-"""Most source tokens of a batch, padding included."""
 
 
 @dataclass(frozen=True)
@@ -50,14 +46,21 @@ class Translator:
     >>> Translator("my-model").translate("A dog runs.")
     """
 
-    def __init__(self, model: str | Path | Artifact, device: str = "auto", threads: int = 0) -> None:
+    def __init__(
+        self,
+        model: str | Path | Artifact,
+        device: str = "auto",
+        threads: int = 0,
+        engine: EngineName = "auto",
+        console: Console | None = None,
+    ) -> None:
         if isinstance(model, Artifact):
-            self.artifact = model
-            self.device = next(model.model.parameters()).device
+            self.artifact, folder = model, None
         else:
             use_threads(threads)
-            self.device = choose_device(device)
-            self.artifact = load(model, self.device)
+            self.artifact, folder = load(model, choose_device(device)), Path(model)
+        self.engine = choose_engine(engine, self.artifact, folder, threads, console or Console(quiet=True))
+        self.device = TorchEngine(self.artifact).device
         self.longest = self.artifact.recipe.data.max_length
 
     @overload
@@ -115,7 +118,7 @@ class Translator:
         src = self.artifact.tokenizer.source.encode(sources)
         tgt = self.artifact.tokenizer.target.encode(targets)
         result: list[list[float]] = [[] for _ in src]
-        for batch in _by_length([max(len(s), len(t)) for s, t in zip(src, tgt, strict=True)]):
+        for batch in by_length([max(len(s), len(t)) for s, t in zip(src, tgt, strict=True)]):
             rows = forced_scores(self.artifact.model, [src[i] for i in batch], [tgt[i] for i in batch], self.device)
             for place, row in zip(batch, rows, strict=True):
                 result[place] = row
@@ -148,13 +151,9 @@ class Translator:
         sources = tokenizer.source.encode([piece for _, piece in flat])
         prefixes = [ids[:-1] for ids in tokenizer.target.encode([job.prefix for job, _ in flat])]
         found: list[list[Hypothesis]] = [[] for _ in flat]
-        for batch in _by_length([len(row) for row in sources]):
-            keys = [flat[i][0].key for i in batch]
-            begins = [prefixes[i] for i in batch]
-            hypotheses = search(self.artifact.model, [sources[i] for i in batch], config, self.device, begins, keys)
-            for place, each in zip(batch, hypotheses, strict=True):
-                found[place] = each
-            counted(len(batch))
+        for place, hypotheses in self.engine.search(sources, config, prefixes, [job.key for job, _ in flat]):
+            found[place] = hypotheses
+            counted(1)
         results = []
         taken = iter(found)
         for job, pieces in zip(jobs, texts, strict=True):
@@ -249,14 +248,6 @@ def _packed(parts: list[str], size: int) -> list[tuple[str, str]]:
 
 def _closed(pieces: list[tuple[str, str]], space: str) -> list[tuple[str, str]]:
     return [*pieces[:-1], (pieces[-1][0], pieces[-1][1] + space)]
-
-
-def _by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Places in batches of like length, the longest first, so that what does not fit fails at once."""
-    order = np.argsort(np.asarray(lengths, dtype=np.int64), kind="stable")
-    widths = np.asarray(lengths, dtype=np.int64)[order]
-    for start, end in reversed(budget_bounds(widths, widths, BATCH_TOKENS)):
-        yield order[start:end].tolist()
 
 
 def windows(lines: Iterable[str], size: int = WINDOW) -> Iterator[list[str]]:

@@ -46,7 +46,7 @@ def main() -> None:
         )  # fmt: skip
         shutil.rmtree(HOME, ignore_errors=True)
         shutil.copytree(out, HOME, ignore=shutil.ignore_patterns("training"))
-    translator = Translator(HOME, device="cpu", threads=1)
+    translator = Translator(HOME, device="cpu", threads=1, engine="torch")
     beam = [[result.text, result.score] for result in translator.stream(INPUTS)]
     expected = {
         "inputs": INPUTS,

@@ -11,6 +11,7 @@ import sacrebleu
 
 from samples import flags, sentences, tiny_recipe, write_lines, write_pairs
 
+REFERENCE = ("--threads", "1", "--engine", "torch")
 VERBS = ("train", "translate", "score", "average", "demo")
 PAIRS = sentences(40, seed=3)
 
@@ -139,7 +140,7 @@ def test_one_sentence_is_enough(run, tmp_path):
     assert result.code == 0, result.err
     assert "preset tiny" in result.err
     assert "no validation data" in result.err
-    assert run("translate", tmp_path / "m", files[0], "--threads", "1").out.count("\n") == 1
+    assert run("translate", tmp_path / "m", files[0], *REFERENCE).out.count("\n") == 1
 
 
 def test_train_reports_what_it_drops(run, tmp_path, files):
@@ -188,7 +189,7 @@ def test_full_disk_while_training(fails, tmp_path, files, small_disk, size):
 def test_full_disk_while_translating(fails, tmp_path, model, small_disk):
     home = small_disk("4k")
     text = write_lines(tmp_path / "in", [source for source, _ in PAIRS] * 10)
-    assert "the disk is full" in fails(1, "translate", model, text, "-o", home / "out", "--threads", "1", "--beam-size", "1", "-q")
+    assert "the disk is full" in fails(1, "translate", model, text, "-o", home / "out", *REFERENCE, "--beam-size", "1", "-q")
     assert not (home / "out").exists()
 
 
@@ -199,9 +200,9 @@ def test_translate_files(run, tmp_path, model, translator):
     lines = [PAIRS[0][0], "", PAIRS[1][0], "  ", PAIRS[0][0]]
     text = write_lines(tmp_path / "in", lines)
     expected = "".join(f"{each}\n" for each in translator.translate(lines))
-    result = run("translate", model, text, "--threads", "1")
+    result = run("translate", model, text, *REFERENCE)
     assert (result.code, result.out) == (0, expected)
-    result = run("translate", model, text, "--threads", "1", "-o", tmp_path / "out")
+    result = run("translate", model, text, *REFERENCE, "-o", tmp_path / "out")
     assert (result.code, result.out) == (0, "")
     assert (tmp_path / "out").read_text() == expected
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
@@ -212,15 +213,15 @@ def test_crlf_and_compressed_input(run, tmp_path, model, translator):
 
     (tmp_path / "in.gz").write_bytes(gzip.compress(b"".join(f"{source}\r\n".encode() for source, _ in PAIRS[:3])))
     expected = translator.translate([source for source, _ in PAIRS[:3]])
-    assert run("translate", model, tmp_path / "in.gz", "--threads", "1").out.splitlines() == expected
+    assert run("translate", model, tmp_path / "in.gz", *REFERENCE).out.splitlines() == expected
 
 
 def test_scores_and_n_best_formats(run, tmp_path, model, translator):
     text = write_lines(tmp_path / "in", [PAIRS[0][0], "", PAIRS[1][0]])
-    rows = run("translate", model, text, "--scores", "--threads", "1").out.splitlines()
+    rows = run("translate", model, text, "--scores", *REFERENCE).out.splitlines()
     assert [row.partition("\t")[2] for row in rows] == translator.translate([PAIRS[0][0], "", PAIRS[1][0]])
     assert all(float(row.partition("\t")[0]) <= 0 for row in rows)
-    rows = [row.split(" ||| ") for row in run("translate", model, text, "--n-best", "3", "--threads", "1").out.splitlines()]
+    rows = [row.split(" ||| ") for row in run("translate", model, text, "--n-best", "3", *REFERENCE).out.splitlines()]
     assert [row[0] for row in rows].count("1") == [row[0] for row in rows].count("3") == 3
     assert [row[0] for row in rows] == sorted(row[0] for row in rows)
     assert all(len(row) == 3 and float(row[2]) <= 0 for row in rows)
@@ -228,12 +229,12 @@ def test_scores_and_n_best_formats(run, tmp_path, model, translator):
 
 def test_quiet_and_progress(run, tmp_path, model):
     text = write_lines(tmp_path / "in", [PAIRS[0][0]])
-    assert run("translate", model, text, "--quiet", "--threads", "1").err == ""
+    assert run("translate", model, text, "--quiet", *REFERENCE).err == ""
 
 
 def test_invalid_utf8_warns_and_keeps_the_count(run, tmp_path, model):
     (tmp_path / "in").write_bytes(f"{PAIRS[0][0]}\n".encode() + b"a \xff b\n\xfe\n")
-    result = run("translate", model, tmp_path / "in", "--quiet", "--threads", "1")
+    result = run("translate", model, tmp_path / "in", "--quiet", *REFERENCE)
     assert result.code == 0
     assert result.out.count("\n") == 3
     assert "line 2: not valid UTF-8" in result.err
@@ -242,7 +243,7 @@ def test_invalid_utf8_warns_and_keeps_the_count(run, tmp_path, model):
 
 def test_nul_is_refused(run, tmp_path, model):
     (tmp_path / "in").write_bytes(b"fine\n\0bad\n")
-    result = run("translate", model, tmp_path / "in", "-o", tmp_path / "out", "--threads", "1")
+    result = run("translate", model, tmp_path / "in", "-o", tmp_path / "out", *REFERENCE)
     assert result.code == 2
     assert "line 2: holds a NUL" in result.err
     assert not (tmp_path / "out").exists()
@@ -250,7 +251,7 @@ def test_nul_is_refused(run, tmp_path, model):
 
 def test_line_of_100000_characters(run, tmp_path, model):
     text = write_lines(tmp_path / "in", ["The dog sees a tree today. " * 3700, "x" * 2000, PAIRS[0][0]])
-    result = run("translate", model, text, "--threads", "1", "--beam-size", "1")
+    result = run("translate", model, text, *REFERENCE, "--beam-size", "1")
     assert result.code == 0
     assert result.out.count("\n") == 3
     assert "line 1: " in result.err
@@ -258,7 +259,7 @@ def test_line_of_100000_characters(run, tmp_path, model):
 
 
 def test_characters_never_seen(run, tmp_path, model):
-    result = run("translate", model, write_lines(tmp_path / "in", ["東京は大きい。", "🏳️‍🌈", "\u2028"]), "--threads", "1")
+    result = run("translate", model, write_lines(tmp_path / "in", ["東京は大きい。", "🏳️‍🌈", "\u2028"]), *REFERENCE)
     assert result.code == 0
     assert result.out.count("\n") == 3
 
@@ -271,7 +272,7 @@ def test_missing_input_and_model(fails, tmp_path, model):
 
 def test_too_few_prefix_lines(fails, tmp_path, model):
     text, prefix = write_lines(tmp_path / "in", ["a", "b"]), write_lines(tmp_path / "prefix", ["x"])
-    fails(2, "translate", model, text, "--prefix", prefix, "--threads", "1")
+    fails(2, "translate", model, text, "--prefix", prefix, *REFERENCE)
 
 
 def test_damaged_model(fails, tmp_path, model):
@@ -293,7 +294,7 @@ def ask(process, source: str) -> str:
 
 
 def test_an_answer_comes_while_stdin_stays_open(spawn, model, translator):
-    with spawn("translate", model, "--threads", "1", "--quiet") as process:
+    with spawn("translate", model, *REFERENCE, "--quiet") as process:
         for source, _ in PAIRS[:2]:
             assert ask(process, source) == f"{translator.translate(source)}\n"
         out, err = process.communicate()
@@ -301,7 +302,7 @@ def test_an_answer_comes_while_stdin_stays_open(spawn, model, translator):
 
 
 def test_interrupt_while_waiting_for_input(spawn, model):
-    with spawn("translate", model, "--threads", "1", "--quiet") as process:
+    with spawn("translate", model, *REFERENCE, "--quiet") as process:
         ask(process, PAIRS[0][0])
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
@@ -310,7 +311,9 @@ def test_interrupt_while_waiting_for_input(spawn, model):
 
 def test_a_closed_pipe_is_quiet(model, tmp_path):
     text = write_lines(tmp_path / "in", [source for source, _ in PAIRS] * 100)
-    command = f"{sys.executable} -m undivided translate {model} --threads 1 --beam-size 1 < {text} 2> {tmp_path}/err | head -1"
+    command = (
+        f"{sys.executable} -m undivided translate {model} {' '.join(REFERENCE)} --beam-size 1 < {text} 2> {tmp_path}/err | head -1"
+    )
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, timeout=60, check=False)
     assert done.stdout.count(b"\n") == 1
     assert done.returncode == 0
@@ -318,7 +321,7 @@ def test_a_closed_pipe_is_quiet(model, tmp_path):
 
 
 def test_a_reader_that_leaves_while_stdin_stays_open(spawn, model):
-    with spawn("translate", model, "--threads", "1", "--quiet") as process:
+    with spawn("translate", model, *REFERENCE, "--quiet") as process:
         ask(process, PAIRS[0][0])
         process.stdout.close()
         process.stdin.write(f"{PAIRS[1][0]}\n".encode())
@@ -366,7 +369,7 @@ def test_score_of_unequal_files(fails, tmp_path):
 
 def test_average(run, fails, tmp_path, model):
     assert run("average", model, "--last", "2", "-o", tmp_path / "avg").code == 0
-    assert run("translate", tmp_path / "avg", write_lines(tmp_path / "in", ["a"]), "--threads", "1").code == 0
+    assert run("translate", tmp_path / "avg", write_lines(tmp_path / "in", ["a"]), *REFERENCE).code == 0
     assert "99 asked for" in fails(2, "average", model, "--last", "99", "-o", tmp_path / "none")
     fails(2, "average", model, "--last", "0", "-o", tmp_path / "none")
 

@@ -76,7 +76,7 @@ def show(pair: str, home: Path, console: Console) -> None:
     """Print the score on held-out sentences, some of them beside their references, and what to do next."""
     source, target = pair.split("-")
     sources, references = (read_lines(home / "corpus" / f"test.{lang}") for lang in (source, target))
-    translator = Translator(home / "model")
+    translator = Translator(home / "model", engine="torch")
     progress = Progress(console, "translated lines", len(sources))
     ours = [result.text for result in translator.stream(sources, advance=progress.advance)]
     console.clear()

@@ -232,6 +232,6 @@ def split(pairs: list[TextPair]) -> dict[str, list[TextPair]]:
     # Ranked by a digest, the choice is fair, needs no seed, and hardly changes when a release of the corpus does.
     ranked = sorted(alone, key=lambda each: hashlib.sha256("\n".join(each).encode()).digest())
     size = min(HELD_OUT, len(pairs) // 10)
-    test, valid = ranked[:size], ranked[size : 2 * size]
+    valid, test = ranked[:size], ranked[-size:]
     held_out = {*test, *valid}
     return {"train": [each for each in pairs if each not in held_out], "valid": valid, "test": test}

@@ -1,0 +1,40 @@
+"""The ways to run a model folder: the PyTorch model, which is the reference, and CTranslate2, proven equal before it is used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from undivided.artifact import Artifact
+from undivided.console import Console, InputError
+from undivided.engines.contract import Engine
+from undivided.engines.ctranslate2 import CTranslate2Engine, Unfit, convert, expressible, installed
+from undivided.engines.torch import TorchEngine
+
+__all__ = ["CTranslate2Engine", "Engine", "EngineName", "TorchEngine", "choose_engine"]
+
+EngineName = Literal["auto", "torch", "ctranslate2"]
+
+
+def choose_engine(name: str, artifact: Artifact, folder: Path | None, threads: int, console: Console) -> Engine:
+    """The engine that is named; `auto` takes CTranslate2 on a CPU where it can serve, else the reference and says why.
+
+    `folder` is the model folder, beside whose parts the converted model is kept; without one there is only the reference.
+    """
+    reference = TorchEngine(artifact)
+    if name == "torch" or folder is None:
+        return reference
+    if name not in ("auto", "ctranslate2"):
+        raise InputError(f"engine: {name!r} is none of auto, torch, ctranslate2")
+    if name == "auto" and reference.device.type != "cpu":
+        return reference
+    try:
+        if not installed():
+            raise Unfit("it is not installed: pip install 'undivided[ctranslate2]'")
+        expressible(artifact)
+        return CTranslate2Engine(convert(artifact, folder, reference, console), artifact, threads, reference)
+    except Unfit as reason:
+        if name == "ctranslate2":
+            raise InputError(f"engine: CTranslate2 cannot run this model: {reason}") from None
+        console.say(f"translating with PyTorch; CTranslate2, which is faster on a CPU, cannot serve: {reason}")
+        return reference

@@ -1,0 +1,215 @@
+"""CTranslate2: the same model folder in 8-bit integers, converted once, kept beside the model, used when it proved equal."""
+
+from __future__ import annotations
+
+import atexit
+import importlib.metadata
+import importlib.util
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from undivided.artifact import Artifact
+from undivided.config import SearchConfig
+from undivided.console import Console
+from undivided.corpus import digest
+from undivided.engines.specification import make_spec, position_rows
+from undivided.engines.torch import TorchEngine
+from undivided.search import Hypothesis, forced_scores, length_penalty
+from undivided.tokens import BOS, EOS, PAD, random_bits
+
+VERSION = 1
+"""Of what `convert` writes: older copies beside a model are made anew."""
+
+WEIGHTS = ("int8", "float32")
+"""How a converted model keeps its weights: the first that proves equal. Very small models may lose too much in 8 bits."""
+
+BATCH_TOKENS = 1024
+TOLERANCE = 0.15
+"""Largest mean difference of a token's log-probability, in nats, that another engine may make on the sample sentences."""
+
+
+class Unfit(Exception):
+    """Why CTranslate2 cannot run a model."""
+
+
+def installed() -> bool:
+    """Whether the extra is there."""
+    return importlib.util.find_spec("ctranslate2") is not None
+
+
+def expressible(artifact: Artifact) -> None:
+    """Raise `Unfit` with every setting of a model that CTranslate2 has no layer for."""
+    model = artifact.recipe.model
+    width = model.d_model // model.n_heads
+    faults = []
+    if model.window:
+        faults.append("restricted attention (model.window)")
+    if model.join_positions != "add":
+        faults.append("concatenated positions (model.join_positions)")
+    if (model.d_k or width, model.d_v or width) != (width, width) or model.d_model % model.n_heads:
+        faults.append("heads of a width of their own (model.d_k, model.d_v)")
+    if faults:
+        raise Unfit(f"it has no {', no '.join(faults)}")
+
+
+def convert(artifact: Artifact, folder: Path, reference: TorchEngine, console: Console) -> Path:
+    """The converted model beside its folder: the one that is there if nothing changed, else made and proven equal."""
+    reasons = []
+    for kind in WEIGHTS:
+        difference, home = _converted(artifact, folder, reference, kind, console)
+        if difference <= TOLERANCE:
+            return home
+        reasons.append(f"with {kind} weights its log-probabilities are off by {difference:.3f} on average")
+    raise Unfit(f"{'; '.join(reasons)}; {TOLERANCE} is allowed")
+
+
+def _converted(artifact: Artifact, folder: Path, reference: TorchEngine, kind: str, console: Console) -> tuple[float, Path]:
+    """How far a converted model is from the reference, and where it lies."""
+    name = f"ctranslate2-{kind}"
+    facts = {
+        "model": digest(folder / "manifest.json"),
+        "ctranslate2": importlib.metadata.version("ctranslate2"),
+        "version": VERSION,
+    }
+    home = folder / name
+    record = _record(home)
+    if record.get("facts") == facts:
+        return float(record["difference"]), home
+    console.say(f"converting the model for CTranslate2 with {kind} weights (once) …")
+    try:
+        building = Path(tempfile.mkdtemp(prefix=f"{name}.", suffix=".building", dir=folder))
+    except OSError:
+        scratch = Path(tempfile.mkdtemp(prefix="undivided-"))
+        atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+        building = home = scratch / name
+        building.mkdir()
+        console.say(f"{folder} cannot be written, so the converted model is not kept")
+    spec = make_spec(artifact)
+    spec.validate()
+    spec.optimize(quantization=kind)
+    spec.save(str(building))
+    difference = parity(building, artifact, reference)
+    record = {"facts": facts, "difference": difference}
+    (building / "parity.json").write_text(json.dumps(record, indent=2) + "\n")
+    if building != home:
+        shutil.rmtree(home, ignore_errors=True)
+        try:
+            building.rename(home)
+        except OSError:
+            shutil.rmtree(building, ignore_errors=True)  # another process was faster
+    return difference, home
+
+
+def _record(home: Path) -> dict[str, Any]:
+    try:
+        record = json.loads((home / "parity.json").read_text())
+        return record if isinstance(record, dict) else {}
+    except (OSError, ValueError):
+        return {}
+
+
+def sample_rows(vocabulary: int, count: int = 16, length: int = 12) -> list[list[int]]:
+    """Made-up sentences over a vocabulary, always the same: a model folder carries no text to try it on."""
+    bits = random_bits(count * length, vocabulary, VERSION).reshape(count, length)
+    return [[*(int(word) for word in EOS + 1 + row % np.uint64(vocabulary - EOS - 1)), EOS] for row in bits]
+
+
+def parity(home: Path, artifact: Artifact, reference: TorchEngine) -> float:
+    """Mean absolute difference of log-probabilities between the engines, of the reference's translations of samples."""
+    sources = sample_rows(len(artifact.tokenizer.source))
+    config = SearchConfig(beam_size=1, max_extra=5)
+    found = dict(reference.search(sources, config, [[]] * len(sources), range(len(sources))))
+    targets = [[*found[place][0].tokens, EOS] for place in range(len(sources))]
+    right = forced_scores(reference.model, sources, targets, reference.device)
+    ours = CTranslate2Engine(home, artifact, 1, reference).scores(sources, targets)
+    gaps = [abs(a - b) for one, other in zip(right, ours, strict=True) for a, b in zip(one, other, strict=True)]
+    return float(np.mean(gaps))
+
+
+class CTranslate2Engine:
+    """Runs a converted model. What it has no way to do (our seeded sampling, places past its table) the reference does."""
+
+    def __init__(self, home: Path, artifact: Artifact, threads: int, reference: TorchEngine) -> None:
+        import ctranslate2
+
+        self.name = home.name
+        self.reference = reference
+        self.places = len(position_rows(artifact))
+        subwords = artifact.tokenizer.source, artifact.tokenizer.target
+        self.pieces = [side.pieces(range(len(side))) for side in subwords]
+        self.ids = {piece: token for token, piece in enumerate(self.pieces[1])}
+        workers = threads or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else threads or os.cpu_count() or 1
+        # Workers with one thread each beat one worker whose threads share every operation.
+        self.translator = ctranslate2.Translator(str(home), inter_threads=workers, intra_threads=1, max_queued_batches=-1)
+
+    def search(
+        self,
+        sources: Sequence[Sequence[int]],
+        config: SearchConfig,
+        prefixes: Sequence[Sequence[int]],
+        keys: Sequence[int],
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """All batches are handed over at once and worked on side by side."""
+        longest = max((len(row) for row in sources), default=0)
+        if config.sample or longest + config.max_extra + max(map(len, prefixes), default=0) >= self.places:
+            yield from self.reference.search(sources, config, prefixes, keys)
+            return
+        waiting = []
+        for batch in self._batches(sources):
+            limits = [max(len(sources[place]) - 1 + config.max_extra, len(prefixes[place]) + 1) for place in batch]
+            results = self.translator.translate_batch(
+                [self._words(0, sources[place][:-1]) for place in batch],
+                target_prefix=[self._words(1, prefixes[place]) for place in batch],
+                asynchronous=True,
+                beam_size=config.beam_size,
+                num_hypotheses=config.beam_size,
+                length_penalty=config.length_penalty,
+                max_decoding_length=max(limits),
+                max_input_length=0,
+                return_scores=True,
+                return_end_token=True,
+                disable_unk=True,
+                suppress_sequences=[self._words(1, [PAD]), self._words(1, [BOS])],
+            )
+            waiting.append((batch, limits, results))
+        for each in waiting:
+            for place, limit, result in zip(*each, strict=True):
+                yield place, self._ranked(result.result(), config, limit)
+
+    def _batches(self, sources: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+        """Places in batches of like length, the longest first; small enough that every worker has some."""
+        order = sorted(range(len(sources)), key=lambda place: -len(sources[place]))
+        start = 0
+        while start < len(order):
+            size = max(1, BATCH_TOKENS // len(sources[order[start]]))
+            yield order[start : start + size]
+            start += size
+
+    def _words(self, side: int, row: Sequence[int]) -> list[str]:
+        return [self.pieces[side][token] for token in row]
+
+    def _ranked(self, result: Any, config: SearchConfig, limit: int) -> list[Hypothesis]:
+        """The hypotheses by our length penalty, where CTranslate2 divides by |Y|^α; each cut at its own limit, not the batch's."""
+        found = []
+        for words, score in zip(result.hypotheses, result.scores, strict=True):
+            tokens = [self.ids[word] for word in words[:limit]]
+            finished = bool(tokens) and tokens[-1] == EOS
+            share = len(tokens) / len(words)  # of a hypothesis that is cut, about as much of its log-probability
+            log_probability = share * score * len(words) ** config.length_penalty
+            ours = log_probability / float(length_penalty(len(tokens), config.length_penalty))
+            found.append(Hypothesis(tokens[:-1] if finished else tokens, log_probability, ours, finished))
+        return sorted(found, key=lambda each: (-each.finished, -each.score))[: config.n_best]
+
+    def scores(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
+        """Log-probability of every token of given targets, `</s>` included."""
+        results = self.translator.score_batch(
+            [self._words(0, row[:-1]) for row in sources], [self._words(1, row[:-1]) for row in targets], max_input_length=0
+        )
+        return [list(result.log_probs) for result in results]

@@ -1,0 +1,191 @@
+"""Another engine runs the same folder: proven equal, or refused with the reason."""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from samples import sentences
+from undivided.artifact import Artifact
+from undivided.config import ModelConfig, Recipe, SearchConfig
+from undivided.console import Console, InputError
+from undivided.engines import choose_engine
+from undivided.engines import ctranslate2 as ct2
+from undivided.engines.ctranslate2 import CTranslate2Engine, Unfit, convert, expressible, sample_rows
+from undivided.engines.specification import make_spec
+from undivided.engines.torch import TorchEngine
+from undivided.models import make_model
+from undivided.tokens import EOS
+from undivided.translate import Translator
+
+pytest.importorskip("ctranslate2", reason="the extra ctranslate2 is not installed")
+
+SMALL = ModelConfig(d_model=32, d_ff=48, n_heads=4, encoder_layers=2, decoder_layers=1, dropout=0.0, max_positions=400)
+VARIATIONS = {
+    "post-norm, the paper": {},
+    "pre-norm": {"norm": "pre"},
+    "sinusoids in halves": {"positions": "halves"},
+    "learned positions": {"positions": "learned"},
+    "the bare index": {"positions": "index", "norm": "pre"},
+    "no positions": {"positions": "none"},
+    "biases": {"attention_bias": True},
+    "gelu": {"activation": "gelu"},
+    "swish": {"activation": "swish"},
+    "swiglu": {"activation": "swiglu"},
+    "two-way tying": {"tie": "target"},
+    "no tying": {"tie": "none"},
+}
+
+
+def untrained(translator: Translator, config: ModelConfig) -> Artifact:
+    """A model with sharp random weights around the tokenizer of the test model."""
+    tokenizer = translator.artifact.tokenizer
+    torch.manual_seed(3)
+    model = make_model(config, len(tokenizer.source), len(tokenizer.target)).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    return Artifact(dataclasses.replace(Recipe(), model=config), tokenizer, model)
+
+
+def float32_engine(artifact: Artifact, folder: Path) -> CTranslate2Engine:
+    spec = make_spec(artifact)
+    spec.validate()
+    spec.optimize()
+    folder.mkdir()
+    spec.save(str(folder))
+    return CTranslate2Engine(folder, artifact, 1, TorchEngine(artifact))
+
+
+@pytest.mark.parametrize("changes", VARIATIONS.values(), ids=VARIATIONS.keys())
+def test_the_same_numbers_in_float32(translator, tmp_path, changes):
+    artifact = untrained(translator, dataclasses.replace(SMALL, **changes))
+    engine = float32_engine(artifact, tmp_path / "ct2")
+    sources = sample_rows(len(artifact.tokenizer.source), count=8)
+    targets = [[*row[:5], EOS] for row in sample_rows(len(artifact.tokenizer.target), count=9)[1:]]
+    right = ct2.forced_scores(artifact.model, sources, targets, torch.device("cpu"))
+    ours = engine.scores(sources, targets)
+    assert max(abs(a - b) for one, other in zip(right, ours) for a, b in zip(one, other)) < 1e-3
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_the_same_translations_in_float32(translator, tmp_path, beam):
+    """Greedy search is the same; beam search ends by another rule, so a few weak hypotheses may differ, none by much."""
+    engine, config = float32_engine(translator.artifact, tmp_path / "ct2"), SearchConfig(beam_size=beam, n_best=beam)
+    rows = translator.artifact.tokenizer.source.encode([source for source, _ in sentences(30, seed=5)])
+    right = dict(engine.reference.search(rows, config, [[]] * len(rows), range(len(rows))))
+    ours = dict(engine.search(rows, config, [[]] * len(rows), range(len(rows))))
+    ended = [place for place in range(len(rows)) if right[place][0].finished]
+    same = [place for place in ended if ours[place][0].tokens == right[place][0].tokens]
+    assert len(ended) > 20
+    assert len(same) >= (len(ended) if beam == 1 else 0.8 * len(ended))
+    assert all(len(ours[place]) == beam for place in ended)
+    # CTranslate2 leaves out <unk> before the softmax, the reference after it.
+    assert all(ours[place][0].score == pytest.approx(right[place][0].score, abs=0.05) for place in same)
+    gaps = [ours[place][0].score - right[place][0].score for place in ended]
+    assert abs(sum(gaps) / len(gaps)) < 0.1, gaps
+
+
+def test_a_prefix_and_the_length_limit(translator, tmp_path):
+    engine = float32_engine(translator.artifact, tmp_path / "ct2")
+    rows = translator.artifact.tokenizer.source.encode(["The dog sees a tree today."])
+    prefix = translator.artifact.tokenizer.target.encode(["Der Baum"])[0][:-1]
+    ((_, found),) = engine.search(rows, SearchConfig(), [prefix], [0])
+    assert found[0].tokens[: len(prefix)] == prefix
+    ((_, found),) = engine.search([[rows[0][0], EOS]], SearchConfig(max_extra=1), [[]], [0])
+    assert len(found[0].tokens) <= 2
+
+
+def test_sampling_and_far_places_are_left_to_the_reference(translator, tmp_path):
+    engine = float32_engine(translator.artifact, tmp_path / "ct2")
+    rows = translator.artifact.tokenizer.source.encode(["The dog sees a tree today."])
+    for config in (SearchConfig(sample=True, seed=7), SearchConfig(beam_size=1, max_extra=5000)):
+        assert list(engine.search(rows, config, [[]], [0])) == list(engine.reference.search(rows, config, [[]], [0]))
+
+
+@pytest.fixture
+def folder(model, tmp_path, monkeypatch):
+    """A model so small that 8 bits are few: allow it more."""
+    monkeypatch.setattr(ct2, "TOLERANCE", 1.0)
+    return shutil.copytree(model, tmp_path / "m", ignore=shutil.ignore_patterns("training", "ctranslate2-*"))
+
+
+class Said(Console):
+    """Remembers what was said."""
+
+    def __init__(self):
+        super().__init__(quiet=True)
+        self.lines = []
+
+    def say(self, text):
+        self.lines.append(text)
+
+
+def test_converted_once_and_anew_when_the_model_changes(folder):
+    first, second = Said(), Said()
+    assert Translator(folder, threads=1, console=first).engine.name == "ctranslate2-int8"
+    assert first.lines == ["converting the model for CTranslate2 with int8 weights (once) …"]
+    before = (folder / "ctranslate2-int8" / "model.bin").stat().st_mtime_ns
+    Translator(folder, threads=1, console=second)
+    assert second.lines == []
+    assert (folder / "ctranslate2-int8" / "model.bin").stat().st_mtime_ns == before
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    Translator(folder, threads=1, console=second)
+    assert second.lines == first.lines
+    assert not list(folder.glob("*.building"))
+
+
+def test_converting_leaves_the_reference_as_it_was(folder, translator):
+    before = {name: parameter.clone() for name, parameter in translator.artifact.model.named_parameters()}
+    convert(translator.artifact, folder, TorchEngine(translator.artifact), Said())
+    assert all(torch.equal(before[name], parameter) for name, parameter in translator.artifact.model.named_parameters())
+
+
+def test_what_cannot_be_expressed_is_said(translator, folder):
+    for changes, word in [({"window": 4}, "model.window"), ({"d_k": 16}, "model.d_k"), ({"join_positions": "concatenate"}, "join")]:
+        artifact = untrained(translator, dataclasses.replace(SMALL, **changes))
+        with pytest.raises(Unfit, match=word):
+            expressible(artifact)
+        said = Said()
+        assert choose_engine("auto", artifact, folder, 1, said).name == "torch"
+        assert word in said.lines[0]
+        with pytest.raises(InputError, match=word):
+            choose_engine("ctranslate2", artifact, folder, 1, said)
+
+
+def test_a_model_that_does_not_prove_equal_is_not_used(folder, monkeypatch):
+    monkeypatch.setattr(ct2, "parity", lambda *_: 1.5)
+    said = Said()
+    assert Translator(folder, threads=1, console=said).engine.name == "torch"
+    assert "with float32 weights its log-probabilities are off by 1.500" in said.lines[-1]
+    with pytest.raises(InputError, match=r"off by 1\.500"):
+        Translator(folder, threads=1, engine="ctranslate2")
+
+
+def test_more_precise_weights_where_8_bits_are_too_few(folder, monkeypatch):
+    monkeypatch.setattr(ct2, "parity", lambda home, *_: 1.5 if "int8" in home.name else 0.0)
+    assert Translator(folder, threads=1).engine.name == "ctranslate2-float32"
+
+
+def test_without_the_extra_auto_is_the_reference(folder, monkeypatch):
+    monkeypatch.setattr("undivided.engines.installed", lambda: False)
+    said = Said()
+    assert Translator(folder, threads=1, console=said).engine.name == "torch"
+    assert "pip install 'undivided[ctranslate2]'" in said.lines[0]
+
+
+def test_a_folder_that_cannot_be_written_still_translates(folder, monkeypatch):
+    real = ct2.tempfile.mkdtemp
+    monkeypatch.setattr(
+        ct2.tempfile, "mkdtemp", lambda **how: real(**how) if "dir" not in how else (_ for _ in ()).throw(OSError())
+    )
+    said = Said()
+    translator = Translator(folder, threads=1, console=said)
+    assert translator.engine.name == "ctranslate2-int8"
+    assert "is not kept" in said.lines[-1]
+    assert translator.translate("The dog sees a tree today.")
+    assert not (folder / "ctranslate2-int8").exists()
