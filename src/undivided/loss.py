@@ -30,38 +30,42 @@ def smoothed_loss(states: Tensor, weight: Tensor, tgt_out: Tensor, smoothing: fl
 
 
 class _ChunkedLoss(torch.autograd.Function):
-    """Project, softmax, loss and gradient of a chunk at a time, in reused buffers; products may be in half precision.
+    """Project, softmax, loss and gradient of a chunk at a time, in one reused buffer; products may be in half precision.
 
     The gradient of the logits is p − (1 − ε)·onehot − ε/V. Its last term is the same for every token, so it is left out
     of the large matrices and added to the results: ε times the mean row of the weight, and ε/V times the sum of states.
+    So is the division of e^logit by its sum: it scales the rows of the small matrices instead.
     """
 
     @staticmethod
     def forward(ctx: Any, states: Tensor, weight: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
         vocab, wide = len(weight), torch.promote_types(states.dtype, torch.float32)
         size = max(1, CHUNK_ELEMENTS // vocab)
-        logits_buffer = states.new_empty(min(size, len(states)), vocab)
-        scores_buffer = torch.empty_like(logits_buffer, dtype=wide)
+        buffer = states.new_empty(min(size, len(states)), vocab)
         grad_states, grad_weight = torch.empty_like(states), torch.zeros_like(weight, dtype=wide)
-        likelihood = smooth = scores_buffer.new_zeros(())
+        all_rows = weight.sum(dim=0, dtype=wide)
+        normaliser = right = buffer.new_zeros((), dtype=wide)
         for rows, label, grad_rows in zip(states.split(size), labels.split(size), grad_states.split(size), strict=True):
-            logits, scores = logits_buffer[: len(rows)], scores_buffer[: len(rows)]
-            torch.mm(rows, weight.t(), out=logits)
-            torch.log_softmax(logits.to(wide), dim=-1, out=scores)
-            right = scores.gather(1, label[:, None])
-            likelihood = likelihood - right.sum()
-            smooth = smooth - scores.sum() / vocab
-            scores.exp_().scatter_add_(1, label[:, None], right.new_full(right.shape, smoothing - 1))
-            slope = scores.to(states.dtype)
-            torch.mm(slope, weight, out=grad_rows)
-            if slope is scores:
-                grad_weight.addmm_(slope.t(), rows)
+            logits = torch.mm(rows, weight.t(), out=buffer[: len(rows)]).to(wide)
+            highest = logits.amax(dim=1, keepdim=True)
+            right = right + logits.gather(1, label[:, None]).sum()
+            powers = logits.sub_(highest).exp_()
+            total = powers.sum(dim=1, keepdim=True)
+            normaliser = normaliser + (highest + total.log()).sum()
+            powers.scatter_add_(1, label[:, None], (smoothing - 1) * total)
+            if powers.dtype == rows.dtype:
+                torch.mm(powers, weight, out=grad_rows).div_(total)
+                grad_weight.addmm_(powers.t(), rows / total)
             else:
+                slope = powers.div_(total).to(rows.dtype)
+                torch.mm(slope, weight, out=grad_rows)
                 grad_weight += slope.t() @ rows
-        grad_states -= smoothing * weight.mean(dim=0)
-        grad_weight -= (smoothing / vocab) * states.sum(dim=0, dtype=wide)
+        sum_of_states = states.sum(dim=0, dtype=wide)
+        grad_states -= smoothing * (all_rows / vocab).to(states.dtype)
+        grad_weight -= (smoothing / vocab) * sum_of_states
         ctx.save_for_backward(grad_states, grad_weight)
         ctx.weight_dtype = weight.dtype
+        likelihood, smooth = normaliser - right, normaliser - sum_of_states @ all_rows / vocab
         ctx.mark_non_differentiable(likelihood)
         return (1 - smoothing) * likelihood + smoothing * smooth, likelihood
 
