@@ -21,7 +21,7 @@ from undivided import __version__, checkpoint
 from undivided.artifact import fill, weights
 from undivided.batches import Place
 from undivided.config import Recipe
-from undivided.console import Console, UndividedError, duration, plural
+from undivided.console import Console, InputError, UndividedError, duration, plural
 from undivided.device import Crew, choose_device, choose_precision, use_threads
 from undivided.dropout import seeded_dropout
 from undivided.journal import Log, Meter, RunState
@@ -254,7 +254,10 @@ class Trainer:
             self.ema = [found.tensors["ema"][name].to(self.device) for name in self.names]
         state = dict(found.state)
         self.scaler.load_state_dict(state.pop("scaler"))
-        self.state = RunState(**{**state, "place": Place(**state["place"])})
+        try:
+            self.state = RunState(**{**state, "place": Place(**state["place"])})
+        except TypeError as error:
+            raise InputError(f"{self.out}: begun with another version of undivided, whose checkpoints differ: {error}") from None
         self.task.stream.place = dataclasses.replace(self.state.place)
         self.console.say(f"resumed at step {self.state.step:,}")
         self.log.write("resume", self.state)
