@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from undivided import __version__
-from undivided.config import PRESETS, Recipe, SearchConfig
+from undivided.config import PRESETS, Recipe, SearchConfig, build
 from undivided.console import Console, InputError, Progress, UndividedError, plural
 from undivided.settings import Values, coerce, leaves, merge, nested, read_yaml
 
@@ -55,7 +55,7 @@ def parser() -> Parser:
     top = Parser(prog="undivided", description="Teach a Transformer a language pair from your own text, and translate with it.")
     top.add_argument("--version", action="version", version=f"undivided {__version__}")
     verbs = top.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
-    for add in (add_train, add_translate, add_score, add_average, add_demo):
+    for add in (add_train, add_translate, add_score, add_plan, add_distill, add_average, add_demo):
         add(verbs)
     return top
 
@@ -118,10 +118,14 @@ def add_train(verbs: Any) -> None:
     verb.set_defaults(run=run_train)
 
 
+def recipe_values(options: argparse.Namespace) -> Values:
+    """What a recipe file and the flags say; flags win."""
+    return merge(read_yaml(options.recipe) if options.recipe else {}, nested(given(options, Recipe)))
+
+
 def run_train(options: argparse.Namespace) -> None:
     """Learn a model."""
-    values = read_yaml(options.recipe) if options.recipe else {}
-    values = merge(values, nested(given(options, Recipe)))
+    values = recipe_values(options)
     from undivided.train import train
 
     train(values, Console(options.quiet))
@@ -299,6 +303,58 @@ def run_score(options: argparse.Namespace) -> None:
         results.append(moses_bleu(lines, references[0], options.moses))
     for figure in results + extra:
         print(json.dumps(dataclasses.asdict(figure)) if options.json else figure)
+
+
+def add_plan(verbs: Any) -> None:
+    """`undivided plan`."""
+    verb = verbs.add_parser(
+        "plan",
+        help="parameters, FLOPs, memory, time, before anything runs",
+        description="What a training will cost: counted from the recipe, timed by some seconds of training on this machine. "
+        "Times on GPUs are reckoned, not measured.",
+    )
+    verb.add_argument("recipe", nargs="?", help="a YAML file with the settings")
+    verb.add_argument("--seconds", type=float, default=10.0, help="how long to measure this machine; 0 is not (default: 10)")
+    verb.add_argument("--length", type=int, default=25, help="tokens of a sentence, for the cost of attention (default: 25)")
+    add_settings(verb, Recipe)
+    verb.set_defaults(run=run_plan)
+
+
+def run_plan(options: argparse.Namespace) -> None:
+    """Say what a training will cost."""
+    values = recipe_values(options)
+    if options.length < 1 or options.seconds < 0:
+        raise InputError(f"--length {options.length}, --seconds {options.seconds:g}: expected positive numbers")
+    recipe = build(values)
+    from undivided.device import use_threads
+    from undivided.plan import make_plan, measure, report
+
+    use_threads(recipe.train.threads)
+    plan = make_plan(recipe, options.length)
+    print(report(plan, measure(plan, options.seconds) if options.seconds else None))
+
+
+def add_distill(verbs: Any) -> None:
+    """`undivided distill`."""
+    verb = verbs.add_parser(
+        "distill",
+        help="a faster student of a trained model",
+        description="Translate the training text with a teacher's beam and train a student on that: the teacher's own recipe with "
+        "one decoder layer, or a preset and settings as given. Run again on the same --out to go on after a stop.",
+    )
+    verb.add_argument("teacher", help="a model folder")
+    verb.add_argument("recipe", nargs="?", help="a YAML file with the student's settings")
+    add_settings(verb, Recipe)
+    add_quiet(verb)
+    verb.set_defaults(run=run_distill)
+
+
+def run_distill(options: argparse.Namespace) -> None:
+    """Train a student."""
+    values = recipe_values(options)
+    from undivided.distill import distill
+
+    distill(options.teacher, values, Console(options.quiet))
 
 
 def add_average(verbs: Any) -> None:

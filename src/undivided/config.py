@@ -167,7 +167,7 @@ class SearchConfig:
 class Recipe:
     """Everything that makes a model."""
 
-    preset: str = setting("", "tiny, small, base or big; chosen by the size of the corpus if not named", flags=("--preset",))
+    preset: str = setting("", "tiny, small, base, fast or big; chosen by the size of the corpus if not named", flags=("--preset",))
     data: DataConfig = field(default_factory=DataConfig)
     tokens: TokensConfig = field(default_factory=TokensConfig)
     batches: BatchesConfig = field(default_factory=BatchesConfig)
@@ -189,6 +189,7 @@ PRESETS: dict[str, Values] = {
         "train": {"max_steps": 50_000, "warmup_steps": 4000, "rate": 2.0},
     },
     "base": {},
+    "fast": {"model": {"encoder_layers": 8, "decoder_layers": 1}},
     "big": {
         "model": {"d_model": 1024, "d_ff": 4096, "n_heads": 16, "dropout": 0.3},
         "train": {"max_steps": 300_000, "average": 20, "keep_last": 20},

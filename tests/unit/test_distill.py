@@ -1,0 +1,90 @@
+"""A student learns from its teacher's translations, also after a stop."""
+
+import json
+import shutil
+
+import pytest
+
+from samples import sentences, tiny_recipe, write_pairs
+from undivided import distill as room
+from undivided.console import Console, InputError
+from undivided.distill import distill, inherited
+from undivided.translate import Translator
+
+QUIET = Console(quiet=True)
+
+
+@pytest.fixture
+def values(tmp_path):
+    recipe = tiny_recipe(
+        tmp_path / "student", write_pairs(tmp_path, "train", sentences(40)), write_pairs(tmp_path, "valid", sentences(5))
+    )
+    recipe["train"]["max_steps"] = 4
+    recipe["model"] |= {"decoder_layers": 1}
+    return recipe
+
+
+@pytest.fixture
+def teacher(model, tmp_path):
+    return shutil.copytree(model, tmp_path / "teacher", ignore=shutil.ignore_patterns("training", "ctranslate2-*"))
+
+
+def test_the_student_learns_what_the_teacher_says(teacher, values, tmp_path):
+    out = distill(teacher, values, QUIET)
+    texts = [(tmp_path / "student" / "distilled" / "0" / name).read_text().splitlines() for name in ("source.txt", "target.txt")]
+    assert texts[0] == [source for source, _ in sentences(40)]
+    assert texts[1] == [text or "-" for text in Translator(teacher).translate(texts[0])]
+    recipe = json.loads((out / "config.json").read_text())["recipe"]
+    assert recipe["data"]["train"][0]["target"].endswith("target.txt")
+    assert recipe["model"]["decoder_layers"] == 1
+
+
+def test_stopped_it_goes_on(teacher, values, monkeypatch):
+    """Stopped in the third chunk, it translates the rest and no more, and ends with the same text."""
+    monkeypatch.setattr(room, "CHUNK", 10)
+    chunks, stream = [], Translator.stream
+
+    def stopping(self, lines, **how):
+        if len(chunks) == 2:
+            raise KeyboardInterrupt
+        chunks.append(len(lines))
+        return stream(self, lines, **how)
+
+    monkeypatch.setattr(Translator, "stream", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        distill(teacher, values, QUIET)
+    monkeypatch.setattr(Translator, "stream", lambda self, lines, **how: chunks.append(len(lines)) or stream(self, lines, **how))
+    out = distill(teacher, values, QUIET)
+    assert chunks[:4] == [10, 10, 10, 10]
+    texts = [(out / "distilled" / "0" / name).read_text().splitlines() for name in ("source.txt", "target.txt")]
+    assert texts[1] == [text or "-" for text in Translator(teacher).translate(texts[0])]
+
+
+def test_half_a_line_is_taken_back(tmp_path):
+    (tmp_path / "t").write_bytes(b"one\ntwo\nthr")
+    assert room._whole_lines(tmp_path / "t") == 2
+    assert (tmp_path / "t").read_bytes() == b"one\ntwo\n"
+    assert room._whole_lines(tmp_path / "none") == 0
+
+
+def test_what_a_student_inherits(translator):
+    teacher = translator.artifact.recipe
+    whole, part = inherited(teacher, True), inherited(teacher, False)
+    assert whole["model"]["decoder_layers"] == 1
+    assert whole["model"]["encoder_layers"] == teacher.model.encoder_layers + 2
+    assert whole["train"]["out"] == ""
+    assert part.keys() == {"data", "search"}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"train": {"out": ""}}, "where should the student go"),
+        ({"data": {"train": [["none.en", "none.de"]]}}, "none.en: no such file"),
+    ],
+)
+def test_bad_input(teacher, values, change, said):
+    for section, keys in change.items():
+        values[section] |= keys
+    with pytest.raises(InputError, match=said):
+        distill(teacher, values, QUIET)
