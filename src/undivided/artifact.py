@@ -20,7 +20,7 @@ from undivided.card import model_card
 from undivided.config import Recipe, build
 from undivided.console import InputError
 from undivided.corpus import digest
-from undivided.models import Transformer, make_model
+from undivided.models import Seq2Seq, make_model
 from undivided.settings import as_values
 from undivided.tokens import Tokenizer
 
@@ -35,7 +35,7 @@ class Artifact:
 
     recipe: Recipe
     tokenizer: Tokenizer
-    model: Transformer
+    model: Seq2Seq
     facts: dict[str, Any] = field(default_factory=dict)
     """What was measured: scores with signatures, digests of the data, cost of training."""
 

@@ -4,26 +4,42 @@ from __future__ import annotations
 
 from typing import Any
 
-from undivided.config import Recipe
+from undivided.config import ModelConfig, Recipe
 from undivided.console import duration
+
+
+def described(model: ModelConfig) -> str:
+    """What a model is, in one line."""
+    depth = f"{model.encoder_layers} + {model.decoder_layers} layers, d_model {model.d_model}"
+    width = model.d_hidden or model.d_model
+    match model.kind:
+        case "transformer":
+            kind = f"Transformer, {depth}, d_ff {model.d_ff}, {model.n_heads} heads, {model.norm}-norm"
+            return f"{kind}, {model.positions} positions"
+        case "recurrent":
+            ways = "bidirectional" if model.bidirectional else "unidirectional"
+            reading = "a fixed context" if model.attention == "none" else f"{model.attention} attention"
+            fed = " and input feeding" if model.input_feeding else ""
+            return f"recurrent ({model.cell}, {ways}) with {reading}{fed}, {depth}, d_hidden {width}"
+        case "convolutional":
+            return f"convolutional, {depth}, d_hidden {width}, kernels of {model.kernel_width}, {model.positions} positions"
 
 
 def model_card(recipe: Recipe, facts: dict[str, Any]) -> str:
     """Markdown: languages, use, scores with signatures, data with digests, cost of training."""
-    data, model = recipe.data, recipe.model
+    data = recipe.data
     pair = f"{data.source_lang or 'source'} → {data.target_lang or 'target'}"
     lines = [
         f"# A translator {pair}",
         "",
-        "A Transformer trained with undivided. This folder is all it needs.",
+        "Trained with undivided. This folder is all it needs.",
         "",
         "```",
         'echo "…" | undivided translate .',
         "```",
         "",
         "## Model",
-        f"- preset `{recipe.preset}`: {model.encoder_layers} + {model.decoder_layers} layers, d_model {model.d_model}, "
-        f"d_ff {model.d_ff}, {model.n_heads} heads, {model.norm}-norm, {model.positions} positions",
+        f"- preset `{recipe.preset}`: {described(recipe.model)}",
     ]
     if "parameters" in facts:
         lines.append(f"- {facts['parameters']:,} parameters, vocabulary of {facts['vocabulary']:,} subwords")

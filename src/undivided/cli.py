@@ -69,7 +69,8 @@ def add_settings(verb: argparse.ArgumentParser, config_class: type, prefix: str 
         names = [*item.metadata["flags"], f"--{name}"]
         default = item.default if item.default is not dataclasses.MISSING else ""
         shown = "" if default in ("", False) else f" (default: {default})"
-        text = item.metadata["help"].replace("%", "%%") + shown
+        kinds = f" [{', '.join(item.metadata['of'])}]" if item.metadata["of"] else ""
+        text = item.metadata["help"].replace("%", "%%") + kinds + shown
         common: dict[str, Any] = {"dest": name, "default": argparse.SUPPRESS, "help": text}
         if typing.get_origin(kind) is list:
             group.add_argument(*names, nargs="+", action="append", metavar="FILE", **common)

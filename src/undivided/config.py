@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -66,44 +66,93 @@ class BatchesConfig:
     pool: int = setting(200_000, "pairs shuffled and sorted by length together", at_least=1)
 
 
+TRANSFORMER, RECURRENT, CONVOLUTIONAL = ("transformer",), ("recurrent",), ("convolutional",)
+"""Kinds of model, for the settings that only some of them have."""
+
+
 @dataclass(frozen=True)
 class ModelConfig:
     """The model; the defaults are base. [paper Table 3]"""
 
+    kind: Literal["transformer", "recurrent", "convolutional"] = setting(
+        "transformer", "the Transformer, or what came before it: recurrent or convolutional sequence-to-sequence"
+    )
     d_model: int = setting(512, "width of embeddings and of every layer's output", at_least=1)
-    d_ff: int = setting(2048, "inner width of the feed-forward layers", at_least=1)
-    n_heads: int = setting(8, "attention heads", at_least=1)
-    d_k: int = setting(0, "width of a head's queries and keys; 0 is d_model / n_heads", at_least=0)
-    d_v: int = setting(0, "width of a head's values; 0 is d_model / n_heads", at_least=0)
+    d_ff: int = setting(2048, "inner width of the feed-forward layers", at_least=1, of=TRANSFORMER)
+    n_heads: int = setting(8, "attention heads", at_least=1, of=TRANSFORMER)
+    d_k: int = setting(0, "width of a head's queries and keys; 0 is d_model / n_heads", at_least=0, of=TRANSFORMER)
+    d_v: int = setting(0, "width of a head's values; 0 is d_model / n_heads", at_least=0, of=TRANSFORMER)
+    d_hidden: int = setting(
+        0, "width of recurrent states or of convolutions; 0 is d_model", at_least=0, of=RECURRENT + CONVOLUTIONAL
+    )
     encoder_layers: int = setting(6, "encoder depth N", at_least=1)
     decoder_layers: int = setting(6, "decoder depth N", at_least=1)
     dropout: float = setting(0.1, "on sub-layer outputs and on embedding + position", at_least=0.0, below=1.0)
-    attention_dropout: float = setting(0.0, "on attention weights", at_least=0.0, below=1.0)
-    activation_dropout: float = setting(0.0, "inside the feed-forward layers", at_least=0.0, below=1.0)
-    norm: Literal["post", "pre"] = setting("post", "LayerNorm after each residual sum (paper) or before each sub-layer")
-    activation: Literal["relu", "gelu", "swish", "swiglu"] = setting("relu", "non-linearity of the feed-forward layers")
-    attention_bias: bool = setting(False, "biases in the attention projections")
-    window: int = setting(0, "restrict self-attention to window/2 places to each side (r of paper section 4); 0 is off", at_least=0)
-    positions: Literal["sinusoidal", "halves", "learned", "index", "none"] = setting(
-        "sinusoidal", "position encoding: interleaved sinusoids (paper), the same in halves (Marian), …"
+    attention_dropout: float = setting(0.0, "on attention weights", at_least=0.0, below=1.0, of=TRANSFORMER)
+    activation_dropout: float = setting(0.0, "inside the feed-forward layers", at_least=0.0, below=1.0, of=TRANSFORMER)
+    norm: Literal["post", "pre"] = setting(
+        "post", "LayerNorm after each residual sum (paper) or before each sub-layer", of=TRANSFORMER
     )
-    join_positions: Literal["add", "concatenate"] = setting("add", "how positions meet embeddings")
-    max_positions: int = setting(1024, "size of the table of learned positions", at_least=1)
+    activation: Literal["relu", "gelu", "swish", "swiglu"] = setting(
+        "relu", "non-linearity of the feed-forward layers", of=TRANSFORMER
+    )
+    attention_bias: bool = setting(False, "biases in the attention projections", of=TRANSFORMER)
+    window: int = setting(
+        0, "restrict self-attention to window/2 places to each side (r of paper section 4); 0 is off", at_least=0, of=TRANSFORMER
+    )
+    positions: Literal["sinusoidal", "halves", "learned", "index", "none"] = setting(
+        "sinusoidal",
+        "position encoding: interleaved sinusoids (paper), the same in halves (Marian), …",
+        of=TRANSFORMER + CONVOLUTIONAL,
+    )
+    join_positions: Literal["add", "concatenate"] = setting("add", "how positions meet embeddings", of=TRANSFORMER + CONVOLUTIONAL)
+    max_positions: int = setting(1024, "size of the table of learned positions", at_least=1, of=TRANSFORMER + CONVOLUTIONAL)
+    cell: Literal["rnn", "lstm", "gru"] = setting("lstm", "recurrent cell; rnn is the plain tanh cell", of=RECURRENT)
+    bidirectional: bool = setting(True, "half of each encoder layer reads from the end", of=RECURRENT)
+    attention: Literal["none", "additive", "multiplicative"] = setting(
+        "multiplicative", "how the decoder reads the source: its final state alone, Bahdanau's or Luong's attention", of=RECURRENT
+    )
+    input_feeding: bool = setting(False, "the decoder is told what it attended to one step before", of=RECURRENT)
+    kernel_width: int = setting(3, "tokens that one convolution sees", at_least=1, of=CONVOLUTIONAL)
     tie: Literal["all", "target", "none"] = setting(
         "all", "one matrix for source, target and output (paper), target and output, or none"
     )
 
     def faults(self) -> list[str]:
         """What is wrong between settings that are each right."""
-        faults = []
-        if self.d_model % self.n_heads and not (self.d_k and self.d_v):
+        faults = [
+            f"{item.name}: a setting of {' and '.join(item.metadata['of'])} models; model.kind is {self.kind}"
+            for item in fields(self)
+            if not _applies(item.metadata["of"], self.kind) and getattr(self, item.name) != item.default
+        ]
+        positioned = _applies(TRANSFORMER + CONVOLUTIONAL, self.kind)
+        if self.kind == "transformer" and self.d_model % self.n_heads and not (self.d_k and self.d_v):
             faults.append(
                 f"n_heads: {self.n_heads} does not divide model.d_model {self.d_model}; "
                 "change one of them, or set both model.d_k and model.d_v"
             )
-        if self.d_model % 2 and self.positions in ("sinusoidal", "halves"):
+        if positioned and self.d_model % 2 and self.positions in ("sinusoidal", "halves"):
             faults.append(f"d_model: {self.d_model} is odd, but sinusoidal positions need an even width")
+        if positioned and self.positions == "none" and self.join_positions == "concatenate":
+            faults.append("join_positions: there is nothing to concatenate while model.positions is none")
+        if self.kind == "recurrent":
+            faults += self._recurrent_faults()
         return faults
+
+    def _recurrent_faults(self) -> list[str]:
+        faults = []
+        if self.input_feeding and self.attention == "none":
+            faults.append("input_feeding: there is nothing to feed without model.attention; set that to additive or multiplicative")
+        if self.bidirectional and (self.d_hidden or self.d_model) % 2:
+            name = "d_hidden" if self.d_hidden else "d_model"
+            faults.append(
+                f"{name}: {self.d_hidden or self.d_model} is odd, but with model.bidirectional each direction has half of it"
+            )
+        return faults
+
+
+def _applies(of: tuple[str, ...], kind: str) -> bool:
+    return not of or kind in of
 
 
 @dataclass(frozen=True)
@@ -204,13 +253,24 @@ def preset_for(pairs: int) -> str:
     return "small" if pairs < 1_000_000 else "base"
 
 
+def _preset_values(preset: str, values: Mapping[str, Any]) -> Values:
+    """What a preset says, without the settings that this kind of model has not."""
+    model = values.get("model")
+    kind = model.get("kind", "transformer") if isinstance(model, Mapping) else "transformer"
+    others = {item.name for item in fields(ModelConfig) if not _applies(item.metadata["of"], kind)}
+    chosen = dict(PRESETS.get(preset, {}))
+    if "model" in chosen:
+        chosen["model"] = {key: value for key, value in chosen["model"].items() if key not in others}
+    return chosen
+
+
 def build(values: Mapping[str, Any], preset: str = "") -> Recipe:
     """A full recipe: defaults, under a preset, under what the person wrote. All faults are listed at once."""
     faults: list[str] = []
     preset = preset or str(values.get("preset") or "")
     if preset and preset not in PRESETS:
         faults.append(f"preset: {preset!r} is none of {', '.join(PRESETS)}{suggestion(preset, PRESETS)}")
-    merged = merge(PRESETS.get(preset, {}), values) | {"preset": preset}
+    merged = merge(_preset_values(preset, values), values) | {"preset": preset}
     recipe = typing.cast(Recipe, fill(Recipe, merged, "", faults, [name for name, _, _ in leaves(Recipe)]))
     if faults:
         raise InputError(listed("the settings have", faults))

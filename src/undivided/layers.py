@@ -114,9 +114,9 @@ class Positions(nn.Module):
 
 
 class Embedding(nn.Module):
-    """Token ids → vectors × √d_model + positions, with dropout on the sum. [paper 3.4, 3.5, 5.4]"""
+    """Token ids → vectors × √d_model + positions (if any), with dropout on the sum. [paper 3.4, 3.5, 5.4]"""
 
-    def __init__(self, config: ModelConfig, weight: nn.Parameter, positions: Positions) -> None:
+    def __init__(self, config: ModelConfig, weight: nn.Parameter, positions: Positions | None) -> None:
         super().__init__()
         self.weight = weight
         self.scale = math.sqrt(config.d_model)
@@ -125,4 +125,11 @@ class Embedding(nn.Module):
 
     def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
         vectors = F.embedding(tokens, self.weight) * self.scale
-        return self.dropout(self.positions(vectors, start))
+        return self.dropout(vectors if self.positions is None else self.positions(vectors, start))
+
+
+def initialise_linear(linear: nn.Linear) -> None:
+    """Glorot-uniform weights, no bias. The paper does not say."""
+    nn.init.xavier_uniform_(linear.weight)
+    if linear.bias is not None:
+        nn.init.zeros_(linear.bias)

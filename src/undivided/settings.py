@@ -28,9 +28,10 @@ def setting(
     flags: tuple[str, ...] = (),
     at_least: float | None = None,
     below: float | None = None,
+    of: tuple[str, ...] = (),
 ) -> T:
-    """A config field with its help text, extra flag names and allowed range."""
-    metadata = {"help": help, "flags": flags, "at_least": at_least, "below": below}
+    """A config field with its help text, extra flag names, allowed range, and the kinds it is a setting of (all if none)."""
+    metadata = {"help": help, "flags": flags, "at_least": at_least, "below": below, "of": of}
     if isinstance(default, list):
         return field(default_factory=lambda: list(default), metadata=metadata)  # type: ignore[return-value]
     return field(default=default, metadata=metadata)
@@ -62,7 +63,8 @@ def fill(config_class: type, values: Any, prefix: str, faults: list[str], elsewh
         faults.append(f"{prefix.rstrip('.') or 'the recipe'}: expected 'key: value' lines, got {values!r}")
         return config_class()
     fields = {item.name: item for item in dataclasses.fields(config_class)}
-    arguments, before = {}, len(faults)
+    arguments: dict[str, Any] = {}
+    wrong: set[str] = set()
     for key, value in values.items():
         name = f"{prefix}{key}"
         if key not in fields:
@@ -77,9 +79,11 @@ def fill(config_class: type, values: Any, prefix: str, faults: list[str], elsewh
             check_range(arguments[key], fields[key])
         except ValueError as error:
             faults.append(f"{name}: {error}")
-    config = config_class(**arguments)
-    if len(faults) == before and hasattr(config, "faults"):
-        faults += [f"{prefix}{fault}" for fault in config.faults()]
+            wrong.add(key)
+    config = config_class(**{key: value for key, value in arguments.items() if key not in wrong})
+    if fields.keys() >= values.keys() and hasattr(config, "faults"):
+        # A fault that speaks of a setting which is itself wrong says nothing: its default stands in for it.
+        faults += [f"{prefix}{fault}" for fault in config.faults() if not wrong & set(re.findall(r"\w+", fault))]
     return config
 
 

@@ -23,9 +23,12 @@ def tiny(vocab=24, **changes):
     return make_model(ModelConfig(**settings), vocab, vocab).eval()
 
 
-@pytest.fixture(scope="module")
-def model(half_learned):
-    return half_learned()
+KINDS = [{}, {"kind": "recurrent", "cell": "gru", "attention": "additive", "input_feeding": True}, {"kind": "convolutional"}]
+
+
+@pytest.fixture(scope="module", params=KINDS, ids=lambda changes: changes.get("kind", "transformer"))
+def model(request, half_learned):
+    return half_learned(**request.param)
 
 
 def rows(results):
@@ -72,9 +75,10 @@ def all_targets(limit):
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
 @pytest.mark.parametrize("sharpness", [1.0, 3.0])
-def test_beam_search_equals_exhaustive_search(alpha, sharpness):
+@pytest.mark.parametrize("changes", KINDS, ids=lambda changes: changes.get("kind", "transformer"))
+def test_beam_search_equals_exhaustive_search(changes, alpha, sharpness):
     """A vocabulary of three tokens and a limit of four: a wide beam must find the best of all 40 targets, in order."""
-    model = tiny(vocab=7)
+    model = tiny(vocab=7, **changes)
     with torch.no_grad():
         model.output_weight.mul_(sharpness)
     sources = [[4, EOS], [6, EOS], [5, EOS]]

@@ -222,3 +222,32 @@ def test_the_card_tells_what_was_measured(model):
     assert "nrefs:1" in card
     for files in facts["data"].values():
         assert all(sha256 in card for sha256 in files.values())
+
+
+KINDS = {
+    "Transformer, 1 + 1 layers": {"kind": "transformer", "d_ff": 32, "n_heads": 2},
+    "recurrent (gru, bidirectional) with additive attention and input feeding": {
+        "kind": "recurrent", "cell": "gru", "attention": "additive", "input_feeding": True, "d_hidden": 24,
+    },
+    "recurrent (rnn, unidirectional) with a fixed context": {
+        "kind": "recurrent", "cell": "rnn", "attention": "none", "bidirectional": False,
+    },
+    "kernels of 5": {"kind": "convolutional", "kernel_width": 5, "d_hidden": 24},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("said", KINDS)
+def test_every_kind_of_model_comes_back_from_its_folder(said, translator, tmp_path):
+    old = translator.artifact
+    values = {"model": {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, **KINDS[said]}, "data": {"source_lang": "en"}}
+    recipe = build(values, "tiny")
+    fresh = make_model(recipe.model, len(old.tokenizer.source), len(old.tokenizer.target)).eval()
+    made = artifact.Artifact(recipe, old.tokenizer, fresh)
+    save(made, tmp_path / "m")
+    back = load(tmp_path / "m")
+    assert back.recipe == recipe
+    assert type(back.model) is type(fresh)
+    lines = ["The dog sees a tree today.", "A cat", "never seen"]
+    assert Translator(back).score(lines, lines) == Translator(made).score(lines, lines)
+    assert Translator(back).translate(lines, max_extra=5) == Translator(made).translate(lines, max_extra=5)
+    assert said in (tmp_path / "m" / "README.md").read_text()

@@ -24,6 +24,12 @@ def fault(values):
         ({"model": {"max_steps": 3}}, "did you mean 'train.max_steps'?"),
         ({"preset": "tinny"}, "did you mean 'tiny'?"),
         ({"model": {"norm": "poste"}}, "did you mean 'post'?"),
+        (
+            {"model": {"kind": "recurent"}},
+            "is none of transformer, recurrent, convolutional; did you mean 'recurrent'?",
+        ),
+        ({"model": {"kind": "recurrent", "cell": "ltsm"}}, "model.cell: 'ltsm' is none of rnn, lstm, gru; did you mean 'lstm'?"),
+        ({"model": {"kind": "recurrent", "attention": "aditive"}}, "did you mean 'additive'?"),
         ({"data": {"train": [{"source": "a", "targt": "b"}]}}, "did you mean 'target'?"),
     ],
 )
@@ -73,6 +79,55 @@ def test_settings_that_do_not_fit_each_other():
     assert "does not divide" in fault({"model": {"d_model": 30, "n_heads": 4}})
     assert "odd" in fault({"model": {"d_model": 33, "n_heads": 3}})
     build({"model": {"d_model": 30, "n_heads": 4, "d_k": 8, "d_v": 8}})
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ({"kind": "recurrent", "attention": "none", "input_feeding": True}, "model.input_feeding: there is nothing to feed"),
+        ({"kind": "recurrent", "d_hidden": 33}, "model.d_hidden: 33 is odd"),
+        ({"kind": "recurrent", "d_model": 33}, "model.d_model: 33 is odd"),
+        ({"kind": "recurrent", "n_heads": 2}, "model.n_heads: a setting of transformer models; model.kind is recurrent"),
+        (
+            {"kind": "recurrent", "positions": "learned"},
+            "of transformer and convolutional models; model.kind is recurrent",
+        ),
+        ({"kind": "convolutional", "cell": "gru"}, "model.cell: a setting of recurrent models; model.kind is convolutional"),
+        ({"kind": "convolutional", "d_model": 33}, "model.d_model: 33 is odd"),
+        ({"cell": "gru"}, "model.cell: a setting of recurrent models; model.kind is transformer"),
+        ({"kernel_width": 5}, "model.kernel_width: a setting of convolutional models"),
+        ({"positions": "none", "join_positions": "concatenate"}, "nothing to concatenate"),
+    ],
+)
+def test_settings_of_models_that_do_not_fit_each_other(model, said):
+    message = fault({"model": model})
+    assert said in message
+    assert "\n" not in message
+
+
+def test_an_unidirectional_model_may_be_of_any_width():
+    build({"model": {"kind": "recurrent", "d_model": 33, "bidirectional": False}})
+
+
+def test_faults_of_and_between_settings_are_listed_at_once():
+    """But not those that a wrong value's default would make."""
+    message = fault(
+        {"model": {"kind": "recurrent", "cell": "ltsm", "attention": "none", "input_feeding": True, "d_hidden": 7, "d_ff": 9}}
+    )
+    for name in ("4 faults", "model.cell", "model.input_feeding", "model.d_hidden", "model.d_ff"):
+        assert name in message
+    assert "does not divide" not in fault({"model": {"d_model": "wide", "n_heads": 7}})
+    assert "a setting of" not in fault({"model": {"kind": "recurent", "cell": "gru"}})
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("kind", ["recurrent", "convolutional"])
+def test_a_preset_gives_a_model_only_the_settings_it_has(preset, kind):
+    recipe = build({"model": {"kind": kind}}, preset)
+    assert recipe.model.d_model == build({}, preset).model.d_model
+    assert build(as_values(recipe)) == recipe
+    message = fault({"preset": preset, "model": {"kind": kind, "n_heads": 2}})
+    assert "model.n_heads: a setting of transformer models" in message
 
 
 @pytest.mark.parametrize(

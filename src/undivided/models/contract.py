@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+
+from undivided.config import ModelConfig
+from undivided.layers import Embedding, Positions
 
 
 @dataclass(frozen=True)
 class Memory:
     """What the encoder gives the decoder. A mask of None means that nothing is padding."""
 
-    states: Tensor  # B S D
+    states: Tensor  # B S and the model's own width
     mask: Tensor | None  # B S
 
     def keep(self, sentences: Tensor) -> Memory:
@@ -27,19 +33,57 @@ class DecoderState(Protocol):
         """The state of chosen sentences (`B'`) and, of each, chosen beams (`B' W'`)."""
 
 
-class Seq2Seq(Protocol):
-    """The contract of every sequence-to-sequence model. `step` takes the state that the same model's `start` gave."""
+class Seq2Seq(nn.Module, ABC):
+    """Two embeddings and an output layer, tied or not, and the four verbs of every sequence-to-sequence model. [paper 3, 3.4]
+
+    `step` takes the state that the same model's `start` gave.
+    """
 
     output_weight: nn.Parameter  # V D
 
-    def encode(self, src: Tensor, src_mask: Tensor | None) -> Memory:
-        """Source ids `B S` → memory."""
+    def __init__(self, config: ModelConfig, src_vocab: int, tgt_vocab: int, positions: Positions | None) -> None:
+        super().__init__()
+        if config.tie == "all" and src_vocab != tgt_vocab:
+            raise ValueError(f"one matrix cannot serve vocabularies of {src_vocab} and {tgt_vocab} tokens")
+        self.config = config
+        target_weight = _matrix(tgt_vocab, config.d_model)
+        source_weight = target_weight if config.tie == "all" else _matrix(src_vocab, config.d_model)
+        self.target_embedding = Embedding(config, target_weight, positions)
+        self.source_embedding = Embedding(config, source_weight, positions)
+        self.output_weight = target_weight if config.tie != "none" else _matrix(tgt_vocab, config.d_model)
 
+    def initialise_embeddings(self) -> None:
+        """Embeddings of variance 1/d_model.
+
+        The paper does not say. Scaled by √d_model the embeddings enter with variance 1, near that of the positions,
+        and the tied output layer starts with logits of variance about 1, so that the first loss is near log V.
+        """
+        for weight in (self.source_embedding.weight, self.target_embedding.weight, self.output_weight):
+            nn.init.normal_(weight, std=self.config.d_model**-0.5)
+        positions = self.target_embedding.positions
+        if positions is not None and positions.kind == "learned":
+            nn.init.normal_(positions.learned, std=0.02)
+
+    @abstractmethod
+    def encode(self, src: Tensor, src_mask: Tensor | None) -> Memory:
+        """Source ids `B S` → memory; `src_mask` is True at real tokens, None if all are."""
+
+    @abstractmethod
     def decode(self, memory: Memory, tgt_in: Tensor) -> Tensor:
         """Teacher-forced: target ids shifted right `B T` → states `B T D`; no state sees a later token."""
 
+    @abstractmethod
     def start(self, memory: Memory) -> DecoderState:
         """The state before the first step, with one beam for each sentence."""
 
+    @abstractmethod
     def step(self, state: Any, tokens: Tensor) -> Tensor:
         """One more token for each sentence and beam, `B W` → the next token's logits `B W V`; updates the state."""
+
+    def logits(self, states: Tensor) -> Tensor:
+        """States `… D` → logits `… V` by the tied output layer. [paper 3.4]"""
+        return F.linear(states, self.output_weight)
+
+
+def _matrix(rows: int, columns: int) -> nn.Parameter:
+    return nn.Parameter(torch.empty(rows, columns))

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from undivided.attention import Cache, MultiHeadAttention, padding_mask, self_mask
 from undivided.config import ModelConfig
-from undivided.layers import Embedding, FeedForward, Positions, Residual
-from undivided.models.contract import Memory
+from undivided.layers import FeedForward, Positions, Residual, initialise_linear
+from undivided.models.contract import Memory, Seq2Seq
 
 
 class EncoderLayer(nn.Module):
@@ -70,20 +69,11 @@ class TransformerState:
         return TransformerState(self.length, past, memory, None if self.mask is None else self.mask[sentences])
 
 
-class Transformer(nn.Module):
+class Transformer(Seq2Seq):
     """Encoder and decoder stacks with tied embeddings. [paper Figure 1, 3.1, 3.4]"""
 
     def __init__(self, config: ModelConfig, src_vocab: int, tgt_vocab: int) -> None:
-        super().__init__()
-        if config.tie == "all" and src_vocab != tgt_vocab:
-            raise ValueError(f"one matrix cannot serve vocabularies of {src_vocab} and {tgt_vocab} tokens")
-        self.config = config
-        target_weight = _matrix(tgt_vocab, config.d_model)
-        source_weight = target_weight if config.tie == "all" else _matrix(src_vocab, config.d_model)
-        positions = Positions(config)
-        self.target_embedding = Embedding(config, target_weight, positions)
-        self.source_embedding = Embedding(config, source_weight, positions)
-        self.output_weight = target_weight if config.tie != "none" else _matrix(tgt_vocab, config.d_model)
+        super().__init__(config, src_vocab, tgt_vocab, Positions(config))
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         pre = config.norm == "pre"
@@ -92,25 +82,16 @@ class Transformer(nn.Module):
         self.initialise()
 
     def initialise(self) -> None:
-        """Glorot-uniform projections, embeddings of variance 1/d_model, zero biases.
-
-        The paper does not say. Scaled by √d_model the embeddings enter with variance 1, near that of the positions,
-        and the tied output layer starts with logits of variance about 1, so that the first loss is near log V.
-        """
+        """Glorot-uniform projections, embeddings of variance 1/d_model, zero biases."""
         for module in self.modules():
             if isinstance(module, nn.Linear):
-                nn.init.xavier_uniform_(module.weight)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
+                initialise_linear(module)
             if isinstance(module, MultiHeadAttention):
                 stacked = module.qkv if hasattr(module, "qkv") else module.key_value
                 widths = module.widths if hasattr(module, "qkv") else module.widths[1:]
                 for part in stacked.weight.split(widths):
                     nn.init.xavier_uniform_(part)
-        for weight in (self.source_embedding.weight, self.target_embedding.weight, self.output_weight):
-            nn.init.normal_(weight, std=self.config.d_model**-0.5)
-        if self.config.positions == "learned":
-            nn.init.normal_(self.target_embedding.positions.learned, std=0.02)
+        self.initialise_embeddings()
 
     def _decoder_layers(self) -> Iterable[DecoderLayer]:
         return cast("Iterable[DecoderLayer]", self.decoder)
@@ -138,10 +119,6 @@ class Transformer(nn.Module):
             x = layer(x, mask, key, value, memory_mask)
         return self.decoder_norm(x)
 
-    def logits(self, states: Tensor) -> Tensor:
-        """States `… D` → logits `… V` by the tied output layer. [paper 3.4]"""
-        return F.linear(states, self.output_weight)
-
     def start(self, memory: Memory) -> TransformerState:
         """The state before the first step, with one beam for each sentence."""
         read = [layer.cross_attention.read(memory.states) for layer in self._decoder_layers()]
@@ -154,7 +131,3 @@ class Transformer(nn.Module):
             x = layer.step(x, past, key, value, state.mask)
         state.length += 1
         return self.logits(self.decoder_norm(x))
-
-
-def _matrix(rows: int, columns: int) -> nn.Parameter:
-    return nn.Parameter(torch.empty(rows, columns))
