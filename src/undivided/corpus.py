@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 from undivided.config import CorpusFiles, DataConfig
 from undivided.console import InputError, plural
+from undivided.files import digest
 
 
 class Pair(NamedTuple):
@@ -190,15 +190,6 @@ def examine(corpora: Iterable[CorpusFiles], config: DataConfig) -> list[Findings
             raise InputError(f"no line can be used.\n{findings.summary()}")
         report.append(findings)
     return report
-
-
-def digest(path: str | Path) -> str:
-    """sha256 of a file's bytes."""
-    try:
-        with Path(path).open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
 def corpus_digests(corpora: Iterable[CorpusFiles]) -> dict[str, str]:
