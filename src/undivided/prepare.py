@@ -82,7 +82,7 @@ def read_record(path: Path) -> dict[str, Any]:
         record = read_json(path)
         build(record["recipe"])
         return {"digests": dict(record["digests"]), "recipe": record["recipe"], "pairs": int(record["pairs"])}
-    except (ValueError, KeyError, TypeError, AttributeError, InputError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InputError) as error:
         raise InputError(f"{path}: damaged, so this run cannot go on: {error}; choose another --out") from None
 
 
