@@ -22,14 +22,12 @@ from undivided.card import model_card
 from undivided.config import ModelConfig, Recipe, build
 from undivided.console import InputError
 from undivided.files import fresh, read_json, sync
+from undivided.manifest import INCOMING
 from undivided.models import Transformer, make_model
 from undivided.settings import as_values
 from undivided.tokens import Tokenizer
 
 FORMAT_VERSION = 1
-INCOMING = ".incoming"
-"""A complete newer folder that waits to be moved into place; where it is there, it is the model."""
-
 SUBWORDS = {"subwords.model", "source.model", "target.model"}
 
 Shapes = dict[str, tuple[int, ...]]
@@ -166,8 +164,7 @@ def load(folder: str | Path, device: torch.device | None = None) -> Artifact:
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: no such model folder")
-    if (folder / INCOMING).is_dir():
-        folder = folder / INCOMING
+    folder = manifest.current(folder)
     _verify(folder)
     recipe, vocabulary, facts = _read_config(folder)
     tokenizer = Tokenizer.load(folder)
@@ -186,7 +183,7 @@ def _read_config(folder: Path) -> tuple[Recipe, object, dict[str, Any]]:
     """The recipe, the sizes of the vocabularies and the facts that config.json holds."""
     config = read_json(folder / "config.json")
     version = config.get("format_version")
-    if config.get("format") != "undivided" or not isinstance(version, int):
+    if config.get("format") != "undivided" or type(version) is not int:
         raise InputError(f"{folder}: config.json does not describe a model of undivided")
     if version > FORMAT_VERSION:
         raise InputError(
@@ -205,7 +202,7 @@ def _read_config(folder: Path) -> tuple[Recipe, object, dict[str, Any]]:
 
 def _verify(folder: Path) -> None:
     """Check every part against the manifest, and that no subword model lies there beside it."""
-    if not (folder / manifest.NAME).exists():
+    if not (folder / manifest.NAME).is_file():
         training = " Training has not written a model yet." if (folder / "training").is_dir() else ""
         raise InputError(f"{folder}: not a model folder: {manifest.NAME} is missing.{training}")
     listed = manifest.verify(folder, ["config.json", "model.safetensors"])

@@ -11,6 +11,9 @@ from typing import Any, Literal
 from undivided.console import InputError
 from undivided.settings import Values, fill, leaves, listed, merge, setting, suggestion
 
+WINDOW = 2000
+"""Lines sorted by length and translated together: what a file of any size needs of memory."""
+
 
 @dataclass(frozen=True)
 class CorpusFiles:

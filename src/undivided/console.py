@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
@@ -19,6 +20,17 @@ class InputError(UndividedError):
     """Wrong usage or input: says which file and line, and what to do. Exit code 2."""
 
     exit_code = 2
+
+
+def told(error: BaseException) -> tuple[str, int] | None:
+    """What a person is told of an error and the exit code; None for one that nobody foresaw."""
+    if isinstance(error, UndividedError):
+        return str(error), error.exit_code
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        kind = "the disk is full: " if error.errno == errno.ENOSPC else ""
+        return f"{where}{kind}{error.strerror or error}", 1
+    return None
 
 
 COMMANDS_A_TERMINAL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")

@@ -12,8 +12,16 @@ from undivided.console import InputError
 from undivided.files import MOST_JSON, digest, parse_json, read_bounded
 
 NAME = "manifest.json"
+INCOMING = ".incoming"
+"""A complete newer folder that waits to be moved into place; where it is there, it is the model."""
+
 Sums = dict[str, str]
 """sha256 in hexadecimal by the name of the part."""
+
+
+def current(folder: Path) -> Path:
+    """Where the whole model of a folder lies."""
+    return folder / INCOMING if (folder / INCOMING).is_dir() else folder
 
 
 def text_of(sums: Sums, sealed: bool = True) -> str:
@@ -46,6 +54,8 @@ def verify(folder: Path, needed: Iterable[str]) -> list[str]:
 
 def _read(path: Path) -> Sums:
     """The sums that a manifest lists. Its text must be to the byte what we write for them."""
+    if not path.is_file():
+        raise InputError(f"{path.parent}: {NAME} is missing; copy the whole folder again")
     try:
         content = read_bounded(path, MOST_JSON)
         value = parse_json(content)
@@ -54,7 +64,7 @@ def _read(path: Path) -> Sums:
         if faulty:
             raise ValueError(f"it lists {faulty[0]!r}, which is no file of this folder with a sha256")
     except OSError as error:
-        raise InputError(f"{path.parent}: {NAME} is missing or cannot be read: {error.strerror or error}") from None
+        raise InputError(f"{path.parent}: {NAME} cannot be read: {error.strerror or error}") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path.parent}: {NAME} is damaged: {error}") from None
     known = [text_of(sums)] if "seal" in value else [text_of(sums, sealed=False), json.dumps({"sha256": sums})]
