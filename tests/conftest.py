@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,6 +54,49 @@ def python() -> Callable[..., str]:
         return subprocess.run(command, env=environment(**env), check=True, capture_output=True, text=True).stdout
 
     return call
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """A file system with little space, as a function of its size."""
+    homes = []
+
+    def mount(size: str) -> Path:
+        home = tmp_path / f"disk-{size}"
+        home.mkdir()
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", home], capture_output=True, check=False)
+        if done.returncode:
+            pytest.skip(f"a small file system cannot be mounted here: {done.stderr.decode().strip()}")
+        homes.append(home)
+        return home
+
+    yield mount
+    for home in homes:
+        subprocess.run(["umount", home], check=True)
+
+
+@pytest.fixture
+def read_only() -> Iterator[Callable[[Path], Path]]:
+    """Make a folder read-only for everybody, root included, until the test ends."""
+    homes: list[Path] = []
+
+    def shut(home: Path) -> Path:
+        if os.geteuid():
+            home.chmod(0o555)
+        else:
+            for options in (["--bind", home, home], ["-o", "remount,ro,bind", home]):
+                done = subprocess.run(["mount", *options], capture_output=True, check=False)
+                if done.returncode:
+                    pytest.skip(f"a read-only file system cannot be mounted here: {done.stderr.decode().strip()}")
+        homes.append(home)
+        return home
+
+    yield shut
+    for home in homes:
+        if os.geteuid():
+            home.chmod(0o755)
+        else:
+            subprocess.run(["umount", home], check=True)
 
 
 @pytest.fixture(scope="session")

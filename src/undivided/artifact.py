@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from undivided import __version__
+from undivided import __version__, manifest
 from undivided.card import model_card
-from undivided.config import Recipe, build
+from undivided.config import ModelConfig, Recipe, build
 from undivided.console import InputError
-from undivided.corpus import digest
+from undivided.files import fresh, read_json, sync
+from undivided.manifest import INCOMING
 from undivided.models import Seq2Seq, make_model
 from undivided.settings import as_values
 from undivided.tokens import Tokenizer
 
 FORMAT_VERSION = 1
-INCOMING = ".incoming"
-"""A complete newer folder that waits to be moved into place; where it is there, it is the model."""
+SUBWORDS = {"subwords.model", "source.model", "target.model"}
+
+Shapes = dict[str, tuple[int, ...]]
 
 
 @dataclass
@@ -48,16 +52,44 @@ def weights(model: nn.Module) -> dict[str, Tensor]:
 def fill(model: nn.Module, tensors: dict[str, Tensor], origin: str) -> None:
     """Copy weights into a model; all that does not fit is named."""
     parameters = dict(model.named_parameters())
-    faults = [f"{name} is missing" for name in parameters.keys() - tensors.keys()]
-    faults += [f"{name} is not of this model" for name in tensors.keys() - parameters.keys()]
-    for name in parameters.keys() & tensors.keys():
-        if parameters[name].shape != tensors[name].shape:
-            faults.append(f"{name} has shape {tuple(tensors[name].shape)}, expected {tuple(parameters[name].shape)}")
-    if faults:
-        raise InputError(f"{origin}: the weights do not fit the config: {'; '.join(sorted(faults)[:5])}")
+    check_fit(shapes_of(parameters), shapes_of(tensors), origin)
     with torch.no_grad():
         for name, parameter in parameters.items():
             parameter.copy_(tensors[name])
+
+
+def shapes_of(tensors: Mapping[str, Tensor]) -> Shapes:
+    """Of each tensor its shape."""
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+
+
+def check_fit(wanted: Shapes, found: Shapes, origin: str) -> None:
+    """An error that names what is missing, too much, or of another shape."""
+    faults = [f"{name} is missing" for name in wanted.keys() - found.keys()]
+    faults += [f"{name} is not of this model" for name in found.keys() - wanted.keys()]
+    for name in wanted.keys() & found.keys():
+        if wanted[name] != found[name]:
+            faults.append(f"{name} has shape {found[name]}, expected {wanted[name]}")
+    if faults:
+        raise InputError(f"{origin}: the weights do not fit the config: {'; '.join(sorted(faults)[:5])}")
+
+
+def check_weights(config: ModelConfig, vocabulary: list[int], path: Path) -> None:
+    """Compare a config with the weights it came with before any memory is taken: a config may claim any size."""
+    try:
+        with safe_open(path, "pt") as stored:
+            found: Shapes = {name: tuple(stored.get_slice(name).get_shape()) for name in stored.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path}: damaged, it cannot be read as safetensors: {error}") from None
+    layers = sum(value for name, value in dataclasses.asdict(config).items() if name.endswith("layers"))
+    if layers > len(found):
+        raise InputError(f"{path}: the config has {layers:,} layers, but there are only {len(found):,} tensors")
+    try:
+        with torch.device("meta"):
+            wanted = shapes_of(dict(make_model(config, *vocabulary).named_parameters()))
+    except (RuntimeError, ValueError, TypeError, OverflowError, MemoryError) as error:
+        raise InputError(f"{path.with_name('config.json')}: describes no model that can be built: {error}") from None
+    check_fit(wanted, found, str(path))
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -75,15 +107,6 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
     except SafetensorError as error:
         full = "No space left" in str(error) or "code: 28" in str(error)
         raise OSError(errno.ENOSPC if full else errno.EIO, str(error), str(path)) from None
-
-
-def sync(path: Path) -> None:
-    """Make sure that a file or directory has reached the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def save(artifact: Artifact, folder: Path) -> None:
@@ -104,9 +127,9 @@ def save(artifact: Artifact, folder: Path) -> None:
     (building / "config.json").write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     write_tensors(building / "model.safetensors", weights(artifact.model))
     parts = ["config.json", "model.safetensors", *artifact.tokenizer.save(building)]
-    manifest = {"sha256": {part: digest(building / part) for part in parts}}
+    manifest.write(building, parts)
+    # Not in the manifest: a person may edit the card, nothing reads it, and all it says is in config.json.
     (building / "README.md").write_text(model_card(artifact.recipe, artifact.facts), encoding="utf-8")
-    (building / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
     for part in building.iterdir():
         sync(part)
     sync(building)
@@ -122,10 +145,14 @@ def _settle(folder: Path) -> None:
     if not incoming.is_dir():
         return
     # The manifest goes last: until then the incoming folder is still the model.
-    for part in sorted(incoming.iterdir(), key=lambda part: part.name == "manifest.json"):
-        shutil.copyfile(part, folder / f"{part.name}.new")
-        sync(folder / f"{part.name}.new")
-        (folder / f"{part.name}.new").replace(folder / part.name)
+    for part in sorted(incoming.iterdir(), key=lambda part: part.name == manifest.NAME):
+        if part.is_symlink() or not part.is_file():
+            continue
+        copy = folder / f"{part.name}.new"
+        with part.open("rb") as source, fresh(copy) as target:
+            shutil.copyfileobj(source, target)
+        sync(copy)
+        copy.replace(folder / part.name)
     sync(folder)
     # Renamed before it is removed: half of a folder must not be taken for the model.
     incoming.rename(folder / f"{INCOMING}.settled")
@@ -137,44 +164,48 @@ def load(folder: str | Path, device: torch.device | None = None) -> Artifact:
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: no such model folder")
-    if (folder / INCOMING).is_dir():
-        folder = folder / INCOMING
+    folder = manifest.current(folder)
     _verify(folder)
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    recipe, vocabulary, facts = _read_config(folder)
+    tokenizer = Tokenizer.load(folder)
+    sizes = [len(tokenizer.source), len(tokenizer.target)]
+    if sizes != vocabulary:
+        raise InputError(f"{folder}: the subword models have {sizes} tokens, but config.json says {vocabulary}")
+    weights_path = folder / "model.safetensors"
+    check_weights(recipe.model, sizes, weights_path)
+    model = make_model(recipe.model, *sizes)
+    fill(model, read_tensors(weights_path), str(weights_path))
+    model.eval()
+    return Artifact(recipe, tokenizer, model.to(device) if device is not None else model, facts)
+
+
+def _read_config(folder: Path) -> tuple[Recipe, object, dict[str, Any]]:
+    """The recipe, the sizes of the vocabularies and the facts that config.json holds."""
+    config = read_json(folder / "config.json")
     version = config.get("format_version")
-    if config.get("format") != "undivided" or not isinstance(version, int):
+    if config.get("format") != "undivided" or type(version) is not int:
         raise InputError(f"{folder}: config.json does not describe a model of undivided")
     if version > FORMAT_VERSION:
         raise InputError(
             f"{folder}: written in format {version} by undivided {config.get('undivided_version')}, newer than this release; "
             "upgrade with: pip install -U undivided"
         )
-    recipe = build(config["recipe"])
-    tokenizer = Tokenizer.load(folder)
-    sizes = [len(tokenizer.source), len(tokenizer.target)]
-    if sizes != config["vocabulary"]:
-        raise InputError(f"{folder}: the subword models have {sizes} tokens, but config.json says {config['vocabulary']}")
-    model = make_model(recipe.model, *sizes)
-    fill(model, read_tensors(folder / "model.safetensors"), f"{folder}/model.safetensors")
-    model.eval()
-    return Artifact(recipe, tokenizer, model.to(device) if device is not None else model, config["facts"])
+    try:
+        recipe = build(config["recipe"])
+        model_card(recipe, config["facts"])
+        return recipe, config["vocabulary"], config["facts"]
+    except InputError as error:
+        raise InputError(f"{folder}: config.json holds settings that this release does not know: {error}") from None
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise InputError(f"{folder}: config.json is damaged: {type(error).__name__}: {error}") from None
 
 
 def _verify(folder: Path) -> None:
-    """Check every part against the manifest."""
-    try:
-        expected = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["sha256"]
-        if not {"config.json", "model.safetensors"} <= expected.keys():
-            raise ValueError("parts are not listed")
-    except FileNotFoundError:
+    """Check every part against the manifest, and that no subword model lies there beside it."""
+    if not (folder / manifest.NAME).is_file():
         training = " Training has not written a model yet." if (folder / "training").is_dir() else ""
-        raise InputError(f"{folder}: not a model folder: manifest.json is missing.{training}") from None
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise InputError(f"{folder}: manifest.json is damaged: {error}") from None
-    for part, sha256 in expected.items():
-        if Path(part).name != part:
-            raise InputError(f"{folder}: manifest.json names a part outside the folder: {part}")
-        if not (folder / part).is_file():
-            raise InputError(f"{folder}: {part} is missing; copy the whole model folder again")
-        if digest(folder / part) != sha256:
-            raise InputError(f"{folder}: {part} is damaged (its sha256 differs from the manifest); copy it again")
+        raise InputError(f"{folder}: not a model folder: {manifest.NAME} is missing.{training}")
+    listed = manifest.verify(folder, ["config.json", "model.safetensors"])
+    for part in sorted(SUBWORDS - set(listed)):
+        if (folder / part).exists():
+            raise InputError(f"{folder}: {part} is not listed in {manifest.NAME}; remove it, or copy the whole folder again")

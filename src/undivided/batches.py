@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -18,6 +19,7 @@ from torch import Tensor
 from undivided.config import BatchesConfig, CorpusFiles, DataConfig, TokensConfig
 from undivided.console import InputError
 from undivided.corpus import Findings, Pair, digest, name_of, read_pairs
+from undivided.files import read_json
 from undivided.tokens import BOS, PAD, Tokenizer, random_bits
 
 STORE_VERSION = 1
@@ -74,13 +76,18 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        facts = json.loads((folder / "store.json").read_text())
+        facts = read_json(folder / "store.json")
+        if facts["dtype"] not in ("uint16", "uint32"):
+            raise InputError(f"{folder}: store.json is damaged: its ids are of type {facts['dtype']!r}")
         self.corpora: list[int] = facts["corpora"]
         self.weights: list[float] = facts["weights"]
         self.over_length: list[int] = facts["over_length"]
         self.findings = [Findings(**entry) for entry in facts["findings"]]
         self._ids = [np.memmap(folder / f"{side}.ids", dtype=facts["dtype"], mode="r") for side in ("src", "tgt")]
         self._ends = [np.memmap(folder / f"{side}.ends", dtype=np.int64, mode="r") for side in ("src", "tgt")]
+        for ids, ends in zip(self._ids, self._ends, strict=True):
+            if len(ends) != len(self) + 1 or len(ids) != ends[-1]:
+                raise InputError(f"{folder}: damaged: store.json, the ids and their ends do not fit together")
 
     def __len__(self) -> int:
         return sum(self.corpora)
@@ -120,18 +127,19 @@ def open_store(
     config: DataConfig,
     advance: Callable[[int], None] = lambda count: None,
 ) -> Store:
-    """The token store of some corpora: the one that is there if nothing changed, else built anew."""
+    """The token store of some corpora: the one that is there if nothing changed and it is whole, else built anew."""
     folder = parent / f"store-{store_key(corpora, tokenizer, config)}"
-    if not (folder / "store.json").exists():
-        building = parent / f"{folder.name}.{os.getpid()}.building"
+    with suppress(InputError, OSError, ValueError, KeyError, TypeError):
+        return Store(folder)
+    building = parent / f"{folder.name}.{os.getpid()}.building"
+    shutil.rmtree(building, ignore_errors=True)
+    building.mkdir(parents=True)
+    try:
+        _build(building, corpora, tokenizer, config, advance)
+        shutil.rmtree(folder, ignore_errors=True)
+        building.rename(folder)
+    finally:
         shutil.rmtree(building, ignore_errors=True)
-        building.mkdir(parents=True)
-        try:
-            _build(building, corpora, tokenizer, config, advance)
-            shutil.rmtree(folder, ignore_errors=True)
-            building.rename(folder)
-        finally:
-            shutil.rmtree(building, ignore_errors=True)
     return Store(folder)
 
 

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undivided import artifact
-from undivided.artifact import Artifact, read_tensors, sync, write_tensors
+from undivided import artifact, manifest
+from undivided.artifact import Artifact, read_tensors, write_tensors
 from undivided.console import Console, InputError, plural
-from undivided.corpus import digest
+from undivided.files import read_json, sync
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,7 @@ def write(folder: Path, step: int, checkpoint: Checkpoint) -> Path:
     for name, tensors in checkpoint.tensors.items():
         write_tensors(building / f"{name}.safetensors", tensors)
     (building / "state.json").write_text(json.dumps(checkpoint.state, indent=2))
-    sums = {part.name: digest(part) for part in building.iterdir()}
-    (building / "manifest.json").write_text(json.dumps({"sha256": sums}))
+    manifest.write(building, sorted(part.name for part in building.iterdir()))
     for part in building.iterdir():
         sync(part)
     sync(building)
@@ -73,15 +72,9 @@ def _check_space(folder: Path, checkpoint: Checkpoint) -> None:
 
 def read(path: Path) -> Checkpoint:
     """Read a checkpoint; a part that is missing or damaged is named."""
-    try:
-        sums = json.loads((path / "manifest.json").read_text())["sha256"]
-    except (OSError, ValueError, KeyError) as error:
-        raise InputError(f"{path}: manifest.json is missing or damaged: {error}") from None
-    for part, sha256 in sums.items():
-        if not (path / part).is_file() or digest(path / part) != sha256:
-            raise InputError(f"{path}: {part} is missing or damaged")
-    tensors = {Path(part).stem: read_tensors(path / part) for part in sums if part.endswith(".safetensors")}
-    return Checkpoint(json.loads((path / "state.json").read_text()), tensors)
+    parts = manifest.verify(path, ["state.json", "model.safetensors"])
+    tensors = {Path(part).stem: read_tensors(path / part) for part in parts if part.endswith(".safetensors")}
+    return Checkpoint(read_json(path / "state.json"), tensors)
 
 
 def paths(folder: Path) -> list[Path]:
@@ -129,7 +122,9 @@ def fill_optimizer(optimizer: torch.optim.Optimizer, names: list[str], tensors: 
     state: dict[int, dict[str, Tensor]] = {}
     numbers = {name: number for number, name in enumerate(names)}
     for label, tensor in tensors.items():
-        name, key = label.rsplit(":", 1)
+        name, _, key = label.rpartition(":")
+        if name not in numbers:
+            raise InputError(f"the checkpoint's optimizer.safetensors does not fit the model: it holds {label!r}")
         state.setdefault(numbers[name], {})[key] = tensor
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
@@ -144,7 +139,10 @@ def random_tensors() -> dict[str, Tensor]:
 
 def fill_random(states: Mapping[str, Tensor]) -> None:
     """Give torch's generators back their state."""
-    torch.set_rng_state(states["cpu"])
+    try:
+        torch.set_rng_state(states["cpu"])
+    except (KeyError, TypeError, RuntimeError) as error:
+        raise InputError(f"the checkpoint's random.safetensors holds no state of a generator: {error}") from None
     for number in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
         if f"cuda{number}" in states:
             torch.cuda.set_rng_state(states[f"cuda{number}"], number)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import errno
+import io
 import json
 import os
 import signal
@@ -16,7 +16,8 @@ from typing import Any, NoReturn
 
 from undivided import __version__
 from undivided.config import PRESETS, Recipe, SearchConfig, build
-from undivided.console import Console, InputError, Progress, UndividedError, plural
+from undivided.console import Console, InputError, Progress, UndividedError, plural, told, visible
+from undivided.files import fresh
 from undivided.settings import Values, coerce, leaves, merge, nested, read_yaml
 
 
@@ -34,20 +35,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = parser().parse_args(arguments)
         return int(options.run(options) or 0)
-    except UndividedError as error:
-        print(f"undivided: {error}", file=sys.stderr)
-        return error.exit_code
     except BrokenPipeError:
         # Whoever read our output has left; Python must not complain about it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        kind = "the disk is full: " if error.errno == errno.ENOSPC else ""
-        print(f"undivided: {where}{kind}{error.strerror or error}", file=sys.stderr)
-        return 1
+    except (UndividedError, OSError) as error:
+        message, code = told(error) or ("", 1)
+        print(f"undivided: {visible(message)}", file=sys.stderr)
+        return code
 
 
 def parser() -> Parser:
@@ -144,6 +141,17 @@ def add_translate(verbs: Any) -> None:
     verb.add_argument("-o", "--output", default="-", metavar="OUT", help="where translations go (default: stdout)")
     verb.add_argument("--scores", action="store_true", help="write the score before each translation, with a tab between")
     verb.add_argument("--prefix", metavar="FILE", help="a line of target text for each line in, which its translation begins with")
+    verb.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="share FILE out among N processes, each with --threads (default: 1); after a stop, go on",
+    )
+    verb.add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        help="share FILE out in a Ray cluster; `local` starts one here (extra: ray); --workers: how many",
+    )
     add_settings(verb, SearchConfig)
     add_compute(verb, "auto")
     add_quiet(verb)
@@ -170,34 +178,46 @@ def run_translate(options: argparse.Namespace) -> None:
     console = Console(options.quiet)
     if options.file != "-" and not Path(options.file).exists():
         raise InputError(f"{options.file}: no such file")
+    if options.workers is not None or options.ray is not None:
+        _share_out(options, search, console)
+        return
     from undivided.score import read_lines
+    from undivided.shards.work import decoded, remarks, written
     from undivided.translate import Translator
 
     translator = Translator(options.model, options.device, options.threads, options.engine, console)
     prefixes = read_lines(options.prefix) if options.prefix else None
     progress = Progress(console, "translated lines", _count_lines(options.file))
     with _output(options.output) as out:
-        lines = _input_lines(options.file, console)
+        lines = decoded(_input_lines(options.file), options.file if options.file != "-" else "stdin", console.warn)
         results = translator.stream(lines, prefixes, progress.advance, **search)
         for number, result in enumerate(results, 1):
-            if result.pieces > 1:
-                console.warn(
-                    f"line {number}: more than the {translator.longest} subwords of training, translated in {result.pieces} pieces"
-                )
-            if not result.finished:
-                console.warn(f"line {number}: the translation did not end by itself and was cut (--max-extra allows more)")
-            _write_result(out, number, result, options.scores, search.get("n_best", 1))
+            for remark in remarks(number, result, translator.longest):
+                console.warn(remark)
+            text = written(number, result, options.scores, search.get("n_best", 1))
+            # Data goes out as it is; only a terminal is not given what it would obey.
+            out.write(visible(text) if out.isatty() else text)
+            out.flush()
     console.clear()
 
 
-def _write_result(out: Any, number: int, result: Any, scores: bool, n_best: int) -> None:
-    """One line; with `--n-best`, as many lines as asked, each behind its number: `3 ||| text ||| score`."""
-    if n_best > 1:
-        for text, score in result.alternatives or ((result.text, result.score),):
-            out.write(f"{number} ||| {text} ||| {score:.4f}\n")
-    else:
-        out.write(f"{result.score:.4f}\t{result.text}\n" if scores else f"{result.text}\n")
-    out.flush()
+def _share_out(options: argparse.Namespace, search: dict[str, Any], console: Console) -> None:
+    """Translate a file by several workers."""
+    from undivided.shards import translate_file
+
+    translate_file(
+        options.model,
+        options.file,
+        options.output,
+        options.workers if options.workers is not None else 0,
+        console,
+        search=search,
+        prefix=options.prefix,
+        scores=options.scores,
+        device=options.device,
+        threads=options.threads,
+        ray=options.ray,
+    )
 
 
 class _output:
@@ -210,14 +230,15 @@ class _output:
         if self.path is None:
             sys.stdout.reconfigure(encoding="utf-8", errors="strict", newline="\n")  # type: ignore[union-attr]
             return sys.stdout
-        self.stream = self.path.with_name(self.path.name + ".part").open("w", encoding="utf-8", newline="\n")
+        self.part = self.path.with_name(self.path.name + ".part")
+        self.stream = io.TextIOWrapper(fresh(self.part), encoding="utf-8", newline="\n")
         return self.stream
 
     def __exit__(self, kind: type | None, *_: object) -> None:
         if self.path is not None:
             self.stream.close()
             if kind is None:
-                Path(self.stream.name).replace(self.path)
+                self.part.replace(self.path)
 
 
 def _count_lines(name: str) -> int | None:
@@ -229,26 +250,15 @@ def _count_lines(name: str) -> int | None:
         return sum(block.count(b"\n") for block in iter(lambda: stream.read(1 << 20), b""))
 
 
-def _input_lines(name: str, console: Console) -> Iterator[str]:
-    """Lines to translate; what is not UTF-8 is marked and said, so that no line is lost."""
-    from undivided.corpus import byte_lines
+def _input_lines(name: str) -> Iterator[bytes]:
+    """The lines of a file, or of stdin; through a reader of our own: Python aborts at exit if a thread waits in `sys.stdin`."""
+    from undivided.corpus import byte_lines, cut_lines
 
-    lines = byte_lines(name) if name != "-" else stdin_lines()
-    for number, line in enumerate(lines, 1):
-        if b"\0" in line:
-            raise InputError(f"{name if name != '-' else 'stdin'}, line {number}: holds a NUL character; is this a text file?")
-        try:
-            yield line.decode("utf-8")
-        except UnicodeDecodeError:
-            console.warn(f"line {number}: not valid UTF-8, the broken parts are read as \ufffd")
-            yield line.decode("utf-8", errors="replace")
-
-
-def stdin_lines() -> Iterator[bytes]:
-    """The lines of stdin, through a reader of our own: Python aborts at exit if a thread still waits in `sys.stdin`."""
+    if name != "-":
+        yield from byte_lines(name)
+        return
     with open(0, "rb", closefd=False) as stream:
-        for line in stream:
-            yield line.removesuffix(b"\n").removesuffix(b"\r")
+        yield from cut_lines(stream)
 
 
 def add_score(verbs: Any) -> None:

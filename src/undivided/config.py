@@ -11,6 +11,9 @@ from typing import Any, Literal
 from undivided.console import InputError
 from undivided.settings import Values, fill, leaves, listed, merge, setting, suggestion
 
+WINDOW = 2000
+"""Lines sorted by length and translated together: what a file of any size needs of memory."""
+
 
 @dataclass(frozen=True)
 class CorpusFiles:
@@ -38,8 +41,10 @@ class DataConfig:
     source_lang: str = setting("", "language of the source, such as en", flags=("--source-lang",))
     target_lang: str = setting("", "language of the target, such as de", flags=("--target-lang",))
     on_bad_line: Literal["skip", "error"] = setting("skip", "drop and report bad lines, or stop at them", flags=("--on-bad-line",))
-    max_chars: int = setting(5000, "pairs with a longer side are dropped and reported", at_least=1)
-    max_length: int = setting(256, "training pairs with more subwords on a side are dropped and reported", at_least=2)
+    max_chars: int = setting(5000, "pairs with a longer side are dropped and reported", at_least=1, below=1_000_001)
+    max_length: int = setting(
+        256, "training pairs with more subwords on a side are dropped and reported", at_least=2, below=100_001
+    )
 
 
 @dataclass(frozen=True)
@@ -197,14 +202,19 @@ class TrainConfig:
 
 @dataclass(frozen=True)
 class SearchConfig:
-    """How translations are found. [paper 6.1]"""
+    """How translations are found. [paper 6.1]
 
-    beam_size: int = setting(4, "hypotheses kept at each step; 1 is greedy", flags=("--beam-size", "--beam"), at_least=1)
-    length_penalty: float = setting(
-        0.6, "α: larger favours longer translations", flags=("--length-penalty", "--lenpen"), at_least=0.0
+    A model folder carries these settings, and it may come from a stranger: each has a bound that memory can bear.
+    """
+
+    beam_size: int = setting(
+        4, "hypotheses kept at each step; 1 is greedy", flags=("--beam-size", "--beam"), at_least=1, below=1001
     )
-    max_extra: int = setting(50, "an output has at most input + so many tokens", flags=("--max-extra",), at_least=1)
-    n_best: int = setting(1, "translations given for each line", flags=("--n-best",), at_least=1)
+    length_penalty: float = setting(
+        0.6, "α: larger favours longer translations", flags=("--length-penalty", "--lenpen"), at_least=0.0, below=50.0
+    )
+    max_extra: int = setting(50, "an output has at most input + so many tokens", flags=("--max-extra",), at_least=1, below=100_001)
+    n_best: int = setting(1, "translations given for each line", flags=("--n-best",), at_least=1, below=1001)
     sample: bool = setting(False, "draw translations at random instead of searching", flags=("--sample",))
     temperature: float = setting(1.0, "sharpness of sampling; smaller is safer", flags=("--temperature",), at_least=1e-6)
     top_k: int = setting(0, "sample from the k likeliest tokens; 0 is all", flags=("--top-k",), at_least=0)

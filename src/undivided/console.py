@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import sys
 import time
 from typing import TextIO
@@ -18,6 +20,27 @@ class InputError(UndividedError):
     """Wrong usage or input: says which file and line, and what to do. Exit code 2."""
 
     exit_code = 2
+
+
+def told(error: BaseException) -> tuple[str, int] | None:
+    """What a person is told of an error and the exit code; None for one that nobody foresaw."""
+    if isinstance(error, UndividedError):
+        return str(error), error.exit_code
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        kind = "the disk is full: " if error.errno == errno.ENOSPC else ""
+        return f"{where}{kind}{error.strerror or error}", 1
+    return None
+
+
+COMMANDS_A_TERMINAL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+"""Control characters but tab and newline, line and paragraph separators, bidirectional embeddings, overrides and isolates,
+lone surrogates. Marks of direction and joiners stay: they are part of writing and command nothing."""
+
+
+def visible(text: str) -> str:
+    """A text for people whose terminal must not obey it: what would command a terminal is spelled out, such as `\\x1b`."""
+    return COMMANDS_A_TERMINAL.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def plural(count: int, noun: str) -> str:
@@ -36,7 +59,10 @@ def duration(seconds: float) -> str:
 
 
 class Console:
-    """Lines for people on stderr; on a terminal also one status line that is rewritten in place."""
+    """Lines for people on stderr; on a terminal also one status line that is rewritten in place.
+
+    What a line quotes, a file name or a text, may come from anybody: it reaches no terminal but made `visible`.
+    """
 
     def __init__(self, quiet: bool = False, stream: TextIO | None = None) -> None:
         self.quiet = quiet
@@ -49,11 +75,11 @@ class Console:
     def say(self, text: str) -> None:
         """Print one line (or several) and keep it."""
         if not self.quiet:
-            self._write(text)
+            self._write(visible(text))
 
     def warn(self, text: str) -> None:
         """Print a line that stays visible even with `--quiet`."""
-        self._write(f"\x1b[33m{text}\x1b[0m" if self.colour else text)
+        self._write(f"\x1b[33m{visible(text)}\x1b[0m" if self.colour else visible(text))
 
     def status(self, text: str, every: float = 0.1) -> None:
         """Rewrite the status line on a terminal; say nothing elsewhere."""
@@ -62,7 +88,7 @@ class Console:
             return
         self._last_status = now
         width = os.get_terminal_size(self.stream.fileno()).columns if self.stream.isatty() else 80
-        self.stream.write("\r\x1b[2K" + text[: width - 1])
+        self.stream.write("\r\x1b[2K" + visible(text).replace("\n", " ")[: width - 1])
         self.stream.flush()
         self._status_shown = True
 
@@ -81,13 +107,13 @@ class Console:
 class Progress:
     """How far a counted job is, with its rate and the time that is left."""
 
-    def __init__(self, console: Console, what: str, total: int | None, plain_every: float = 10.0) -> None:
+    def __init__(self, console: Console, what: str, total: int | None, plain_every: float = 10.0, before: int = 0) -> None:
         self.console, self.what, self.total, self.plain_every = console, what, total, plain_every
-        self.done = 0
+        self.done = self.before = before
         self.started = self._last_plain = time.monotonic()
 
     def advance(self, count: int) -> None:
-        """Count work done and show it: on the status line, or now and then as a plain line."""
+        """Count work done (less than none: lost again) and show it: on the status line, or now and then as a plain line."""
         self.done += count
         now = time.monotonic()
         if self.console.live:
@@ -98,11 +124,11 @@ class Progress:
 
     def line(self, now: float) -> str:
         """`translating: 1,200 of 5,000 lines, 60/s, 1:03 min left`."""
-        rate = self.done / max(now - self.started, 1e-9)
+        rate = (self.done - self.before) / max(now - self.started, 1e-9)
         text = f"{self.what}: {self.done:,}"
         if self.total is not None:
             text += f" of {self.total:,}"
         text += f", {rate:,.0f}/s"
-        if self.total is not None and self.done:
+        if self.total is not None and rate > 0:
             text += f", {duration((self.total - self.done) / rate)} left"
         return text

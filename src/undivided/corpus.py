@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import io
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 from undivided.config import CorpusFiles, DataConfig
 from undivided.console import InputError, plural
+from undivided.files import digest
 
 
 class Pair(NamedTuple):
@@ -27,7 +28,7 @@ FAULTS = {
     "nul": "holds a NUL character",
     "columns": "not exactly two tab-separated columns",
     "empty": "empty on one side or both",
-    "too_long": "longer than data.max_chars",
+    "too_long": "longer than data.max_chars",  # or than LONGEST_LINE
     "equal": "source equal to target",
 }
 KEPT = {"equal"}
@@ -80,9 +81,7 @@ def open_bytes(path: str | Path) -> BinaryIO:
 
             return cast(BinaryIO, gzip.open(path, "rb"))
         if path.suffix == ".xz":
-            import lzma
-
-            return cast(BinaryIO, lzma.open(path, "rb"))
+            return cast(BinaryIO, io.BufferedReader(_Xz(path.open("rb")), 1 << 16))
         if path.suffix == ".zst":
             return cast(BinaryIO, zstd().open(path, "rb"))
         return path.open("rb")
@@ -92,15 +91,65 @@ def open_bytes(path: str | Path) -> BinaryIO:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
+class _Xz(io.RawIOBase):
+    """An xz file, read within bounds: Python's own reader takes as much memory as the file asks for, up to 4 GiB."""
+
+    MEMORY = 256 << 20
+    """`xz -9` needs 65 MiB."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.stream, self.part = stream, self._next_part()
+
+    def _next_part(self) -> Any:
+        import lzma
+
+        return lzma.LZMADecompressor(memlimit=self.MEMORY)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """The next bytes; a file may have several parts, one after the other, with zeros between."""
+        while True:
+            given = b""
+            if self.part.eof:
+                given = self.part.unused_data.lstrip(b"\0") or self.stream.read(1 << 16).lstrip(b"\0")
+                if not given:
+                    return 0
+                self.part = self._next_part()
+            elif self.part.needs_input and not (given := self.stream.read(1 << 16)):
+                raise EOFError("it ends too early")
+            if content := self.part.decompress(given, max_length=len(buffer)):
+                buffer[: len(content)] = content
+                return len(content)
+
+    def close(self) -> None:
+        self.stream.close()
+        super().close()
+
+
+LONGEST_LINE = 4 << 20
+"""Bytes of a line that are held in memory. A longer one comes cut, a byte longer than this, and is never taken for whole."""
+
+
+def cut_lines(stream: BinaryIO) -> Iterator[bytes]:
+    """The lines of a stream, cut at \\n only, without their ends."""
+    while line := stream.readline(LONGEST_LINE + 1):
+        if line.endswith(b"\n") or len(line) <= LONGEST_LINE:
+            yield line.removesuffix(b"\n").removesuffix(b"\r")
+            continue
+        yield line
+        while (rest := stream.readline(1 << 16)) and not rest.endswith(b"\n"):
+            pass
+
+
 def byte_lines(path: str | Path) -> Iterator[bytes]:
-    """The lines of a file, cut at \\n only, without their ends and without a byte-order mark."""
+    """The lines of a file, without their ends and without a byte-order mark."""
     number = 0
     with open_bytes(path) as stream:
         try:
-            for number, line in enumerate(stream, 1):
-                if number == 1:
-                    line = line.removeprefix(b"\xef\xbb\xbf")
-                yield line.removesuffix(b"\n").removesuffix(b"\r")
+            for number, line in enumerate(cut_lines(stream), 1):
+                yield line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
         except _unpacking_errors() as error:
             raise InputError(f"{path}: damaged after line {number}: {error}") from None
 
@@ -126,7 +175,7 @@ def byte_pairs(files: CorpusFiles) -> Iterator[tuple[bytes, bytes | None]]:
     """The raw lines of both sides; a target of None marks a TSV line without exactly two columns."""
     if not files.target:
         for line in byte_lines(files.source):
-            columns = line.split(b"\t")
+            columns = line.split(b"\t") if len(line) <= LONGEST_LINE else [line, b""]
             yield (columns[0], columns[1]) if len(columns) == 2 else (line, None)
         return
     lines = 0
@@ -157,8 +206,9 @@ def read_pairs(files: CorpusFiles, config: DataConfig, findings: Findings) -> It
 
 
 def _examine(number: int, raw_source: bytes, raw_target: bytes | None, max_chars: int) -> tuple[str, Pair]:
-    if raw_target is None:
-        return "columns", Pair(number, "", "")
+    longest = max(len(raw_source), len(raw_target or b""))
+    if raw_target is None or longest > LONGEST_LINE:
+        return ("too_long" if longest > LONGEST_LINE else "columns"), Pair(number, "", "")
     try:
         pair = Pair(number, raw_source.decode("utf-8"), raw_target.decode("utf-8"))
     except UnicodeDecodeError:
@@ -190,15 +240,6 @@ def examine(corpora: Iterable[CorpusFiles], config: DataConfig) -> list[Findings
             raise InputError(f"no line can be used.\n{findings.summary()}")
         report.append(findings)
     return report
-
-
-def digest(path: str | Path) -> str:
-    """sha256 of a file's bytes."""
-    try:
-        with Path(path).open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
 def corpus_digests(corpora: Iterable[CorpusFiles]) -> dict[str, str]:

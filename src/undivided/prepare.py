@@ -13,13 +13,9 @@ from undivided.batches import Store, open_store
 from undivided.config import Recipe, build, preset_for
 from undivided.console import Console, InputError, Progress, plural
 from undivided.corpus import Findings, corpus_digests, digest, examine, name_of, read_pairs
+from undivided.files import alone, read_json, write_whole
 from undivided.settings import Values, as_values, merge
 from undivided.tokens import Tokenizer
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 
 class Plan(NamedTuple):
@@ -36,30 +32,14 @@ class Plan(NamedTuple):
     @contextmanager
     def begun(self) -> Iterator[None]:
         """Within, no other process trains here; a new run is written down, so that it can go on after a stop."""
-        with _alone(self.folder):
+        busy = f"{self.folder.parent}: another process is training there; wait for it, or choose another --out"
+        with alone(self.folder, busy):
             saved = self.folder / "recipe.json"
             if self.record is not None:
                 if saved.exists():
                     raise InputError(f"{self.recipe.train.out}: another training was begun there just now; choose another --out")
-                building = saved.with_suffix(".building")
-                building.write_text(json.dumps(self.record, indent=2, ensure_ascii=False), encoding="utf-8")
-                building.replace(saved)
+                write_whole(saved, json.dumps(self.record, indent=2, ensure_ascii=False).encode())
             yield
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Hold a lock that the system takes back when the process ends, however it ends."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        if fcntl is not None:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise InputError(
-                    f"{folder.parent}: another process is training there; wait for it, or choose another --out"
-                ) from None
-        yield
 
 
 def prepare_recipe(values: Values, console: Console) -> Plan:
@@ -99,10 +79,10 @@ def untied(recipe: Recipe) -> Recipe:
 def read_record(path: Path) -> dict[str, Any]:
     """What was written down when a run began: its recipe, the digests of its corpora, the count of pairs."""
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = read_json(path)
         build(record["recipe"])
         return {"digests": dict(record["digests"]), "recipe": record["recipe"], "pairs": int(record["pairs"])}
-    except (ValueError, KeyError, TypeError, AttributeError, InputError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InputError) as error:
         raise InputError(f"{path}: damaged, so this run cannot go on: {error}; choose another --out") from None
 
 
@@ -121,7 +101,9 @@ def _continued(record: Mapping[str, Any], values: Values) -> Recipe:
         if section != "search" and not (section == "train" and key in MAY_CHANGE):
             faults.append(f"{name} was {before!r}, now {after!r}")
     for path, sha256 in record["digests"].items():
-        if not Path(path).exists() or digest(path) != sha256:
+        if not Path(path).exists():
+            faults.append(f"{path} is gone; training began with it")
+        elif digest(path) != sha256:
             faults.append(f"{path} is no longer the file that training began with")
     if faults:
         raise InputError("this would be another training; undo the change or choose another --out:\n  - " + "\n  - ".join(faults))

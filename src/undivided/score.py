@@ -10,7 +10,7 @@ from pathlib import Path
 from sacrebleu.metrics import BLEU, CHRF, TER
 
 from undivided.console import InputError, plural
-from undivided.corpus import byte_lines
+from undivided.corpus import LONGEST_LINE, byte_lines
 from undivided.translate import Translator
 
 
@@ -30,6 +30,8 @@ def read_lines(path: str | Path) -> list[str]:
     """The lines of a text file, or a clear error that names the line."""
     lines = []
     for number, line in enumerate(byte_lines(path), 1):
+        if len(line) > LONGEST_LINE:
+            raise InputError(f"{path}, line {number}: longer than {LONGEST_LINE:,} bytes")
         try:
             lines.append(line.decode("utf-8"))
         except UnicodeDecodeError:

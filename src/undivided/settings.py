@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from undivided.console import InputError
+from undivided.files import read_bounded
 
 T = TypeVar("T")
 
@@ -60,7 +61,7 @@ def fill(config_class: type, values: Any, prefix: str, faults: list[str], elsewh
     A config class may have a method `faults` that names what is wrong between settings that are each right.
     """
     if not isinstance(values, Mapping):
-        faults.append(f"{prefix.rstrip('.') or 'the recipe'}: expected 'key: value' lines, got {values!r}")
+        faults.append(f"{prefix.rstrip('.') or 'the recipe'}: expected 'key: value' lines, got {shown(values)}")
         return config_class()
     fields = {item.name: item for item in dataclasses.fields(config_class)}
     arguments: dict[str, Any] = {}
@@ -110,6 +111,12 @@ def merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> Values:
     return result
 
 
+def shown(value: Any) -> str:
+    """A value as a message quotes it: not longer than a person reads."""
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}…"
+
+
 def suggestion(word: str, known: Any) -> str:
     """`; did you mean 'd_model'?` where something known is near, else nothing."""
     near = difflib.get_close_matches(word, list(known), n=1)
@@ -131,7 +138,7 @@ def coerce(value: Any, kind: Any) -> Any:
     if origin is Literal:
         choices = typing.get_args(kind)
         if value not in choices:
-            raise ValueError(f"{value!r} is none of {', '.join(choices)}{suggestion(str(value), choices)}")
+            raise ValueError(f"{shown(value)} is none of {', '.join(choices)}{suggestion(str(value)[:80], choices)}")
         return value
     if origin is list:
         return _listed_values(value, typing.get_args(kind)[0])
@@ -147,7 +154,7 @@ def _listed_values(value: Any, kind: type) -> list[Any]:
     if isinstance(value, Mapping) or (isinstance(value, list) and value and all(isinstance(v, str) for v in value)):
         value = [value]
     if not isinstance(value, list):
-        raise ValueError(f"expected a list, got {value!r}")
+        raise ValueError(f"expected a list, got {shown(value)}")
     faults: list[str] = []
     names = [item.name for item in dataclasses.fields(kind)]
     result = []
@@ -168,7 +175,7 @@ def _boolean(value: Any) -> bool:
         return value
     if str(value).lower() in words:
         return words[str(value).lower()]
-    raise ValueError(f"expected true or false, got {value!r}")
+    raise ValueError(f"expected true or false, got {shown(value)}")
 
 
 def _integer(value: Any) -> int:
@@ -182,7 +189,7 @@ def _integer(value: Any) -> int:
             raise ValueError
         return int(number)
     except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"expected a whole number, got {value!r}") from None
+        raise ValueError(f"expected a whole number, got {shown(value)}") from None
 
 
 def _number(value: Any) -> float:
@@ -191,12 +198,12 @@ def _number(value: Any) -> float:
             raise ValueError
         return float(value)
     except (TypeError, ValueError):
-        raise ValueError(f"expected a number, got {value!r}") from None
+        raise ValueError(f"expected a number, got {shown(value)}") from None
 
 
 def _text(value: Any) -> str:
     if isinstance(value, Mapping | list):
-        raise ValueError(f"expected text, got {value!r}")
+        raise ValueError(f"expected text, got {shown(value)}")
     # YAML 1.1 reads the language code `no` as false.
     return "no" if value is False else str(value)
 
@@ -204,23 +211,44 @@ def _text(value: Any) -> str:
 _SCALARS: dict[Any, Any] = {bool: _boolean, int: _integer, float: _number, str: _text}
 
 
+MOST_RECIPE = 1 << 20
+DEEPEST = 20
+"""A recipe is a few kilobytes, sections → keys → lists of files: what is far beyond was not written by a person."""
+
+
 def read_yaml(path: str | Path) -> Values:
     """What a recipe file says, as nested values."""
     import yaml
 
     try:
-        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        content = read_bounded(Path(path), MOST_RECIPE).decode("utf-8")
+        _check_yaml(yaml.parse(content, Loader=yaml.SafeLoader), path)
+        values = yaml.safe_load(content)
     except FileNotFoundError:
         raise InputError(f"{path}: no such recipe file") from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read as a recipe: {error}") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise InputError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
     if values is None:
         return {}
     if not isinstance(values, dict):
         raise InputError(f"{path}: a recipe is made of 'section:' blocks with 'key: value' lines")
     return values
+
+
+def _check_yaml(events: Iterable[Any], path: str | Path) -> None:
+    """Refuse what would grow when it is read: aliases, of which a few lines make billions of values, and endless nesting."""
+    import yaml
+
+    depth = 0
+    for event in events:
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        where = f"{path}, line {event.start_mark.line + 1}"
+        if isinstance(event, yaml.AliasEvent):
+            raise InputError(f"{where}: a recipe has no aliases (*{event.anchor}); write the value itself")
+        if depth > DEEPEST:
+            raise InputError(f"{where}: nested deeper than {DEEPEST} levels")
 
 
 def nested(flat: Mapping[str, Any]) -> Values:

@@ -15,6 +15,7 @@ import sentencepiece
 
 from undivided.config import TokensConfig
 from undivided.console import InputError
+from undivided.files import read_bounded
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 """`<pad> <unk> <s> </s>`: fixed ids. `<s>` starts the decoder, `</s>` ends both sides.
@@ -24,6 +25,9 @@ Hugging Face Marian and CTranslate2 take all four from their configuration, so a
 
 SMALLEST_VOCABULARY = 4 + 256
 """Special ids and the 256 byte pieces that spell characters never seen."""
+
+MOST_BYTES = 64 << 20
+"""Bytes of the largest subword model that is read: more than a hundred times that of 37,000 subwords."""
 
 SPACE_MARK = "\u2581"
 """sentencepiece writes spaces as `▁`; a `▁` in the text itself needs care to come back."""
@@ -95,14 +99,17 @@ class Subwords:
 
     def __init__(self, model: bytes) -> None:
         self.model = model
+        self._processor = sentencepiece.SentencePieceProcessor()
         try:
-            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        except RuntimeError:
-            raise InputError("the subword model is damaged: it cannot be read by sentencepiece") from None
-        special = [self._processor.pad_id(), self._processor.unk_id(), self._processor.bos_id(), self._processor.eos_id()]
+            # Without `model_proto=` in the constructor: it takes an empty model for none and says nothing.
+            self._processor.LoadFromSerializedProto(model)
+            special = [self._processor.pad_id(), self._processor.unk_id(), self._processor.bos_id(), self._processor.eos_id()]
+            pieces = [self._processor.id_to_piece(token) for token in range(len(self._processor))]
+            "".join(pieces).encode("utf-8")
+        except (RuntimeError, ValueError, IndexError) as error:
+            raise InputError(f"the subword model is damaged: it cannot be read by sentencepiece: {error}") from None
         if special != [PAD, UNK, BOS, EOS]:
             raise InputError(f"the subword model has the special ids {special}, expected {[PAD, UNK, BOS, EOS]}")
-        pieces = (self._processor.id_to_piece(token) for token in range(len(self._processor)))
         self._begins_word = [token <= EOS or piece.startswith(SPACE_MARK) for token, piece in enumerate(pieces)]
         self._variants: WordVariants | None = None
         self._mark_ids = [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in SPACE_MARK.encode()]
@@ -240,12 +247,12 @@ class Tokenizer:
     def load(cls, folder: Path) -> Tokenizer:
         """Read what `save` wrote."""
         if (folder / "subwords.model").exists():
-            return cls(Subwords((folder / "subwords.model").read_bytes()))
+            return cls(Subwords(read_bounded(folder / "subwords.model", MOST_BYTES)))
         parts = [folder / "source.model", folder / "target.model"]
         for part in parts:
             if not part.exists():
                 raise InputError(f"{folder}: holds no subword model ({part.name} is missing)")
-        return cls(*(Subwords(part.read_bytes()) for part in parts))
+        return cls(*(Subwords(read_bounded(part, MOST_BYTES)) for part in parts))
 
     @classmethod
     def learn(cls, read: Callable[[], Iterable[tuple[str, str]]], config: TokensConfig, count: int, seed: int) -> Tokenizer:

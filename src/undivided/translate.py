@@ -12,16 +12,13 @@ from queue import Queue
 from typing import Any, overload
 
 from undivided.artifact import Artifact, load
-from undivided.config import SearchConfig
+from undivided.config import WINDOW, SearchConfig
 from undivided.console import Console, InputError, plural
 from undivided.device import choose_device, use_threads
 from undivided.engines import EngineName, TorchEngine, choose_engine
 from undivided.engines.torch import by_length
 from undivided.search import Hypothesis, forced_scores
 from undivided.settings import check_range
-
-WINDOW = 2000
-"""Lines sorted by length and translated together: what a file of any size needs of memory."""
 
 
 @dataclass(frozen=True)
@@ -80,11 +77,13 @@ class Translator:
         lines: Iterable[str],
         prefixes: Sequence[str] | None = None,
         advance: Callable[[int], None] = lambda count: None,
+        first: int = 0,
         **options: Any,
     ) -> Iterator[Translation]:
         """One result for every line, in order, as soon as its window is done; memory does not grow with the input.
 
         `prefixes` are what the translations must begin with; `advance` is told of lines as they are translated.
+        `first` is how many lines of a larger whole came before: samples are drawn by the number of the line.
         """
         config = self.search_config(**options)
         place = 0
@@ -93,7 +92,7 @@ class Translator:
             if begin is not None and len(begin) < len(window):
                 raise InputError(f"there are only {plural(len(prefixes or ()), 'prefix line')}, fewer than lines to translate")
             counted = Counted(advance, len(window))
-            yield from self._window(window, config, place, begin, counted)
+            yield from self._window(window, config, first + place, begin, counted)
             counted.rest()
             place += len(window)
 

@@ -216,7 +216,7 @@ def test_a_changed_corpus_is_refused(recipe, tmp_path):
     assert files[1] in str(caught.value)
     assert files[0] not in str(caught.value)
     os.remove(files[1])
-    with pytest.raises(InputError, match="no longer the file"):
+    with pytest.raises(InputError, match="is gone; training began with it"):
         train(values, Console(quiet=True))
 
 

@@ -159,25 +159,6 @@ def test_a_damaged_training_record_is_named(fails, tmp_path, files):
     assert "recipe.json" in fails(2, "train", "--train", *files, "--out", tmp_path / "m")
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system with little space, as a function of its size."""
-    homes = []
-
-    def mount(size: str) -> Path:
-        home = tmp_path / f"disk-{size}"
-        home.mkdir()
-        done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", home], capture_output=True, check=False)
-        if done.returncode:
-            pytest.skip(f"a small file system cannot be mounted here: {done.stderr.decode().strip()}")
-        homes.append(home)
-        return home
-
-    yield mount
-    for home in homes:
-        subprocess.run(["umount", home], check=True)
-
-
 @pytest.mark.parametrize("size", ["8k", "64k", "500k", "1200k", "2500k"])
 def test_full_disk_while_training(fails, tmp_path, files, small_disk, size):
     recipe = tiny_recipe(small_disk(size) / "m", files)

@@ -9,10 +9,10 @@ import shutil
 import sys
 from pathlib import Path
 
-from undivided.settings import Values, merge, suggestion
-from undivided.console import Console, InputError, Progress, plural
+from undivided.console import Console, InputError, Progress, plural, visible
 from undivided.demo.text import TARGETS, prepare_corpus
 from undivided.score import read_lines, score
+from undivided.settings import Values, merge, suggestion
 from undivided.train import Stopped, train
 from undivided.translate import Translator
 
@@ -86,7 +86,8 @@ def show(pair: str, home: Path, console: Console) -> None:
         print(f"  {each}")
     print("\nSome of them, which training has not seen:")
     for place in varied(sources):
-        print(f"\n  source     {sources[place]}\n  ours       {ours[place]}\n  reference  {references[place]}")
+        source_text, our_text, reference_text = (visible(texts[place]) for texts in (sources, ours, references))
+        print(f"\n  source     {source_text}\n  ours       {our_text}\n  reference  {reference_text}")
     print("\n" + "\n".join(next_steps(pair, home)))
 
 

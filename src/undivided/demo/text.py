@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from html.parser import HTMLParser
@@ -25,6 +26,9 @@ HELD_OUT = 500
 ENOUGH_PAIRS = 5 * HELD_OUT
 WORDS = range(3, 26)
 """How many words a sentence has that is worth learning from here: neither a label nor a paragraph."""
+
+MOST_BYTES = 8 << 20
+"""Bytes of the largest file in a package that is read; the real ones have a few hundred thousand."""
 
 TextPair = tuple[str, str]
 
@@ -87,7 +91,7 @@ def libreoffice_help(target: str, scratch: Path, console: Console) -> Iterator[T
         run(["apt-get", "update"], scratch)
         run(["apt-get", "download", *packages], scratch)
     for package in sorted(scratch.glob("*.deb")):
-        run(["dpkg-deb", "-x", package.name, "."], scratch)
+        run(["dpkg-deb", "-x", f"./{package.name}", "."], scratch)
     console.say("aligning the paragraphs of the help pages …")
     theirs = help_paragraphs(scratch, target)
     for place, text in help_paragraphs(scratch, "en-US").items():
@@ -100,6 +104,9 @@ def help_paragraphs(root: Path, lang: str) -> dict[tuple[str, str, int], str]:
     found = {}
     for folder in root.glob(f"**/help/{lang}/text"):
         for page in sorted(folder.rglob("*.html")):
+            # A link in a package may lead anywhere on this machine.
+            if not page.resolve().is_relative_to(root.resolve()) or not page.is_file() or page.stat().st_size > MOST_BYTES:
+                continue
             seen: Counter[str] = Counter()
             for name, text in paragraphs(page.read_text(encoding="utf-8", errors="replace")):
                 found[str(page.relative_to(folder)), name, seen[name]] = text
@@ -165,14 +172,33 @@ def home_assistant(target: str, scratch: Path, console: Console) -> Iterator[Tex
 
 
 def messages(wheel: Path, lang: str) -> dict[tuple[str, ...], str]:
-    """The texts of a language in a package, by the file without its language and the keys inside it."""
-    name = re.compile(rf"(.*translations/(?:.*[/.])?){lang}(?:-[0-9a-f]{{16,}})?\.json")
+    """The texts of a language in a package, by the file without its language and the keys inside it. Nothing is unpacked."""
     found: dict[tuple[str, ...], str] = {}
-    with zipfile.ZipFile(wheel) as package:
-        for member in package.namelist():
-            if matched := name.fullmatch(member):
-                found |= flattened(json.loads(package.read(member)), (matched[1],))
+    try:
+        with zipfile.ZipFile(wheel) as package:
+            for member in package.infolist():
+                place = place_of(member.filename, lang)
+                # zipfile gives no more bytes than a member declares.
+                if place and member.file_size <= MOST_BYTES:
+                    found |= flattened(json.loads(package.read(member)), (place,))
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, ValueError, RuntimeError, RecursionError) as error:
+        raise Unavailable(f"{wheel.name} is damaged: {error}") from None
     return found
+
+
+def place_of(name: str, lang: str) -> str:
+    """The name of a file of translations without its language and digest; nothing for other files.
+
+    `a/translations/de.json` → `a/translations/`, `translations/login/de-0123456789abcdef.json` → `translations/login/`
+    """
+    _, found, rest = name.rpartition("translations/")
+    if not found or not rest.endswith(".json"):
+        return ""
+    stem, dash, hexadecimal = rest.removesuffix(".json").rpartition("-")
+    if not (dash and len(hexadecimal) >= 16 and set(hexadecimal) <= set("0123456789abcdef")):
+        stem = rest.removesuffix(".json")
+    before = stem.removesuffix(lang)
+    return name[: len(name) - len(rest)] + before if stem != before and before[-1:] in ("", "/", ".") else ""
 
 
 def flattened(value: object, keys: tuple[str, ...] = ()) -> dict[tuple[str, ...], str]:

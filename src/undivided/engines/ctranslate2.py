@@ -47,6 +47,8 @@ def installed() -> bool:
 def expressible(artifact: Artifact) -> None:
     """Raise `Unfit` with every setting of a model that CTranslate2 has no layer for."""
     model = artifact.recipe.model
+    if model.kind != "transformer":
+        raise Unfit(f"it has no {model.kind} models")
     width = model.d_model // model.n_heads
     faults = []
     if model.window:

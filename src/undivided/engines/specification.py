@@ -19,7 +19,7 @@ def make_spec(artifact: Artifact) -> Any:
     from ctranslate2.specs import TransformerSpec
     from ctranslate2.specs.common_spec import Activation
 
-    model, config = artifact.model, artifact.recipe.model
+    model, config = _transformer(artifact), artifact.recipe.model
     activation = {"relu": Activation.RELU, "gelu": Activation.GELU}.get(config.activation, Activation.SWISH)
     spec = TransformerSpec.from_config(
         (config.encoder_layers, config.decoder_layers),
@@ -37,9 +37,16 @@ def make_spec(artifact: Artifact) -> Any:
     return spec
 
 
+def _transformer(artifact: Artifact) -> Transformer:
+    if not isinstance(artifact.model, Transformer):
+        raise TypeError("only the Transformer has a specification")
+    return artifact.model
+
+
 def position_rows(artifact: Artifact) -> np.ndarray:
     """The encodings that are added at each place, `T D`."""
-    positions = artifact.model.target_embedding.positions
+    positions = _transformer(artifact).target_embedding.positions
+    assert positions is not None
     if positions.kind == "none":
         return np.zeros((PLACES, artifact.recipe.model.d_model), dtype=np.float32)
     return _array(positions.rows(artifact.recipe.model.max_positions if positions.kind == "learned" else PLACES))

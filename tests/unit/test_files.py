@@ -1,0 +1,99 @@
+import os
+import subprocess
+import sys
+
+import pytest
+
+from samples import environment
+from undivided.console import InputError
+from undivided.files import alone, digest, fresh, parse_json, read_bounded, read_json, write_whole
+
+
+def test_bounded_reading(tmp_path):
+    (tmp_path / "a").write_bytes(b"12345")
+    assert read_bounded(tmp_path / "a", 5) == b"12345"
+    with pytest.raises(InputError, match="more than 4 bytes"):
+        read_bounded(tmp_path / "a", 4)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[1]", b"3", b"null", b"[" * 200_000, b'{"a":' * 200_000, b"9" * 10_000])
+def test_odd_json(tmp_path, content):
+    (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(InputError, match=r"a\.json: damaged"):
+        read_json(tmp_path / "a.json")
+    with pytest.raises(InputError, match="damaged"):
+        read_json(tmp_path / "a.json", most=3) if len(content) > 3 else read_json(tmp_path / "a.json")
+
+
+def test_json(tmp_path):
+    (tmp_path / "a.json").write_text('{"a": [1, "ü"]}', encoding="utf-8")
+    assert read_json(tmp_path / "a.json") == {"a": [1, "ü"]}
+    with pytest.raises(InputError, match=r"none\.json: missing"):
+        read_json(tmp_path / "none.json")
+    with pytest.raises(ValueError, match="nested too deep"):
+        parse_json(b"[" * 100_000)
+
+
+def test_nothing_is_written_through_a_link(tmp_path):
+    (tmp_path / "precious").write_text("mine")
+    for name in ("fresh", "whole", "dangling"):
+        (tmp_path / name).symlink_to(tmp_path / ("none" if name == "dangling" else "precious"))
+    with fresh(tmp_path / "fresh") as stream:
+        stream.write(b"new")
+    with fresh(tmp_path / "dangling") as stream:
+        stream.write(b"new")
+    write_whole(tmp_path / "whole", b"new")
+    assert (tmp_path / "precious").read_text() == "mine"
+    assert not (tmp_path / "none").exists()
+    assert all((tmp_path / name).read_bytes() == b"new" for name in ("fresh", "whole", "dangling"))
+
+
+def test_write_whole_keeps_the_old_file_when_it_fails(tmp_path, monkeypatch):
+    write_whole(tmp_path / "a", b"old")
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space"):
+            write_whole(tmp_path / "a", b"new")
+    assert (tmp_path / "a").read_bytes() == b"old"
+    write_whole(tmp_path / "a", b"new")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from undivided.files import alone
+with alone(Path(sys.argv[1]), "busy"):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_folder_is_held_by_one_process_and_free_when_it_dies(tmp_path):
+    command = [sys.executable, "-c", HOLDER, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment()) as holder:
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(InputError, match="busy"), alone(tmp_path, "busy"):
+            pass
+        holder.kill()
+    with alone(tmp_path, "busy"):
+        pass
+
+
+def test_a_lock_is_no_link(tmp_path):
+    (tmp_path / "precious").write_text("mine")
+    (tmp_path / "lock").symlink_to(tmp_path / "precious")
+    with pytest.raises(OSError, match="lock"), alone(tmp_path, "busy"):
+        pass
+    assert (tmp_path / "precious").read_text() == "mine"
+
+
+def test_digest(tmp_path):
+    (tmp_path / "a").write_bytes(b"abc")
+    assert digest(tmp_path / "a") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    with pytest.raises(InputError, match="cannot be read"):
+        digest(tmp_path / "none")

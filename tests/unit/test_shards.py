@@ -1,0 +1,580 @@
+"""Files in shards: the same bytes by any number of workers, after any death and any stop."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from samples import sentences, write_lines
+from undivided import shards
+from undivided.console import Console, InputError, UndividedError
+from undivided.corpus import LONGEST_LINE, byte_lines
+from undivided.shards import Joined, Leader, make_plan, translate_file
+from undivided.shards import plan as plan_room
+from undivided.shards.crew import Event, Processes
+from undivided.shards.work import Worker, attempt
+
+SENTENCES = [source for source, _ in sentences(30, seed=7)]
+GREEDY = {"beam_size": 1}
+
+
+def many(path: Path, count: int = 5000) -> Path:
+    """More than two windows of lines, most of them again and again, so that they are translated in a moment."""
+    return write_lines(path, [SENTENCES[number * number % 30] if number % 7 else "" for number in range(count)])
+
+
+@pytest.fixture(scope="session")
+def text(tmp_path_factory):
+    return many(tmp_path_factory.mktemp("text") / "in")
+
+
+@pytest.fixture(scope="session")
+def expected(translator, text):
+    """What a translator writes that knows of no shards."""
+    results = translator.stream(text.read_text().splitlines(), **GREEDY)
+    return "".join(f"{result.text}\n" for result in results).encode()
+
+
+class Inside(Processes):
+    """The same workers without processes of their own, which take seconds to start."""
+
+    def __init__(self, job):
+        self.job, self.events, self.workers = job, [], {}
+
+    def start(self, slot):
+        failed = attempt(lambda: self.workers.update({slot: Worker(self.job, slot)}))
+        self.events.append(Event(slot, **failed or {"ready": True}))
+
+    def give(self, slot, shard):
+        told = lambda count: self.events.append(Event(slot, lines=count))  # noqa: E731
+        failed = attempt(lambda: self.workers[slot].translate(shard, told))
+        self.events.append(Event(slot, **failed or {"done": shard.number}))
+
+    def news(self, seconds):
+        events, self.events = self.events, []
+        return events
+
+    def stop(self):
+        pass
+
+
+@pytest.fixture
+def inside(monkeypatch):
+    monkeypatch.setattr(shards, "Processes", Inside)
+
+
+def share(model, text, out, **more):
+    translate_file(
+        str(model), str(text), str(out), more.pop("workers", 2), more.pop("console", Console(quiet=True)), GREEDY, **more
+    )
+    return out.read_bytes()
+
+
+# Cutting.
+
+
+def pieces(path, monkeypatch, window, block):
+    monkeypatch.setattr(plan_room, "WINDOW", window)
+    monkeypatch.setattr(plan_room, "BLOCK", block)
+    scanned = plan_room.scan(str(path))
+    job = plan_room.Job("", "", [str(path)], [scanned.stamp], "", {}, False, "cpu", 1)
+    cut = plan_room.cut([scanned])
+    assert [shard.first for shard in cut] == [sum(each.lines for each in cut[:number]) for number in range(len(cut))]
+    assert [shard.ranges[0][0] for shard in cut] == [0, *(shard.ranges[0][1] for shard in cut)][: len(cut)]
+    assert sum(shard.lines for shard in cut) == scanned.lines
+    return [line for shard in cut for line in job.lines(shard, 0)]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\n",
+        b"a",
+        b"a\n",
+        b"\n\n\n",
+        b"a\r\nb\r\n",
+        b"a\r\nb",
+        b"\xef\xbb\xbfa\nb\n",
+        b"a\n\xef\xbb\xbfb",
+        b"\xff\n\xfe",
+        b"\r",
+        b"a\n\n",
+    ],
+)
+def test_shards_hold_the_lines_of_the_file(tmp_path, monkeypatch, content):
+    (tmp_path / "in").write_bytes(content)
+    for window, block in ((1, 1), (1, 100), (2, 3), (3, 1)):
+        assert pieces(tmp_path / "in", monkeypatch, window, block) == list(byte_lines(tmp_path / "in"))
+
+
+def test_random_files_are_cut_without_loss(tmp_path, monkeypatch):
+    chance = random.Random(5)
+    for _ in range(150):
+        parts = [b"\n", b"\n", b"\r\n", b"word", b" ", "ü".encode(), b"\xff", b"\xef\xbb\xbf"]
+        (tmp_path / "in").write_bytes(b"".join(chance.choice(parts) for _ in range(chance.randrange(60))))
+        window, block = chance.randrange(1, 6), chance.randrange(1, 20)
+        assert pieces(tmp_path / "in", monkeypatch, window, block) == list(byte_lines(tmp_path / "in"))
+
+
+def test_a_large_file_has_larger_shards(tmp_path, monkeypatch):
+    monkeypatch.setattr(plan_room, "MOST_SHARDS", 4)
+    (tmp_path / "in").write_bytes(b"x\n" * 95)
+    assert pieces(tmp_path / "in", monkeypatch, 5, 1000) == [b"x"] * 95
+    assert [shard.lines for shard in plan_room.cut([plan_room.scan(str(tmp_path / "in"))])] == [25, 25, 25, 20]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"fine\n\nbad \0 line\n", r"in, line 3: holds a NUL"),
+        (b"fine\n" * 70_000 + b"\0", r"in, line 70,001: holds a NUL"),
+        (b"a\n" + b"x" * (LONGEST_LINE + 1) + b"\nb\n", r"in, line 2: longer than"),
+        (b"x" * (LONGEST_LINE + 1), r"in, line 1: longer than"),
+    ],
+    ids=["nul", "nul far in", "huge line", "huge last line"],
+)
+def test_what_cannot_be_translated_is_refused_before_any_work(tmp_path, model, content, said):
+    (tmp_path / "in").write_bytes(content)
+    with pytest.raises(InputError, match=said):
+        share(model, tmp_path / "in", tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def test_the_longest_line_is_allowed(tmp_path):
+    (tmp_path / "in").write_bytes(b"x" * LONGEST_LINE + b"\n" + b"y" * LONGEST_LINE)
+    assert plan_room.scan(str(tmp_path / "in")).lines == 2
+
+
+# The same bytes.
+
+
+def test_any_number_of_workers_writes_what_one_process_writes(run, tmp_path, model, text, expected):
+    assert share(model, text, tmp_path / "two") == share(model, text, tmp_path / "one", workers=1) == expected
+    assert run("translate", model, text, "-o", tmp_path / "plain", "--threads", "1", "--beam-size", "1", "-q").code == 0
+    assert (tmp_path / "plain").read_bytes() == expected
+    assert expected.count(b"\n") == 5000
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "plain", "two"]
+
+
+@pytest.mark.parametrize(
+    "flags", [["--scores"], ["--n-best", "2", "--beam-size", "2"], ["--sample", "--temperature", "3"]], ids=" ".join
+)
+def test_formats_and_samples_too(run, tmp_path, model, flags, inside):
+    lines = [SENTENCES[0], "", SENTENCES[1], "  ", *[SENTENCES[2]] * 2010, "the end"]
+    text = write_lines(tmp_path / "in", lines)
+    flags = [*flags, "--max-extra", "5", "-q", "--threads", "1"]
+    if "--sample" in flags:
+        text = write_lines(tmp_path / "in", lines[:60])
+    assert run("translate", model, text, "-o", tmp_path / "plain", *flags).code == 0
+    result = run("translate", model, text, "-o", tmp_path / "shared", *flags, "--workers", "2")
+    assert (result.code, result.out) == (0, "")
+    assert (tmp_path / "shared").read_bytes() == (tmp_path / "plain").read_bytes()
+
+
+def test_odd_text_and_its_remarks(run, tmp_path, model, inside):
+    content = b"\xef\xbb\xbf" + f"{SENTENCES[0]}\r\n\r\n".encode() + b"a \xff b\n \n" + b"x" * 1200 + b"\n\xe2\x80\xa8\nlast"
+    (tmp_path / "in").write_bytes(content)
+    flags = ["--beam-size", "1", "-q", "--threads", "1"]
+    plain = run("translate", model, tmp_path / "in", "-o", tmp_path / "plain", *flags)
+    shared = run("translate", model, tmp_path / "in", "-o", tmp_path / "shared", *flags, "--workers", "1")
+    assert (tmp_path / "shared").read_bytes() == (tmp_path / "plain").read_bytes()
+    assert (tmp_path / "shared").read_bytes().count(b"\n") == 7
+    assert sorted(shared.err.splitlines()) == sorted(plain.err.splitlines())
+    assert "line 3: not valid UTF-8" in shared.err
+    assert "line 5: " in shared.err
+
+
+@pytest.mark.parametrize(("content", "lines"), [(b"", 0), (b"\n", 1), (b"no end", 1), (b"\n\n", 2)])
+def test_tiny_files(tmp_path, model, content, lines, inside):
+    (tmp_path / "in").write_bytes(content)
+    assert share(model, tmp_path / "in", tmp_path / "out").count(b"\n") == lines
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
+
+
+def test_prefixes_are_shared_out_with_their_lines(run, tmp_path, model, inside):
+    text, prefix = many(tmp_path / "in", 2003), write_lines(tmp_path / "prefix", ["der", "", "ein "] * 700)
+    flags = ["--prefix", prefix, "--beam-size", "1", "-q", "--threads", "1"]
+    assert run("translate", model, text, "-o", tmp_path / "plain", *flags).code == 0
+    assert run("translate", model, text, "-o", tmp_path / "shared", *flags, "--workers", "2").code == 0
+    assert (tmp_path / "shared").read_bytes() == (tmp_path / "plain").read_bytes()
+    few = write_lines(tmp_path / "few", ["der"] * 2002)
+    with pytest.raises(InputError, match=r"only 2,002 prefix lines for 2,003"):
+        share(model, text, tmp_path / "out", prefix=str(few))
+    few.write_bytes(b"a\n" * 2001 + b"\xff\n" * 5)
+    with pytest.raises(InputError, match=r"few, line 2002: not valid UTF-8"):
+        share(model, text, tmp_path / "out", prefix=str(few))
+
+
+# Deaths.
+
+
+class Deadly(Processes):
+    """A crew whose workers are killed when they have translated some lines."""
+
+    kills = ()
+
+    def __init__(self, job):
+        super().__init__(job)
+        self.left = list(self.kills)
+
+    def news(self, seconds):
+        events = super().news(seconds)
+        for event in events:
+            if self.left and (event.lines or event.ready) and not event.done and event.ready == self.left[0]:
+                self._workers[event.slot].kill()
+                self.left.pop(0)
+        return events
+
+
+def test_dead_workers_are_replaced(tmp_path, model, text, expected, monkeypatch, capsys):
+    monkeypatch.setattr(Deadly, "kills", (True, False))
+    monkeypatch.setattr(shards, "Processes", Deadly)
+    assert share(model, text, tmp_path / "out", console=Console()) == expected
+    said = capsys.readouterr().err
+    assert said.count("a worker died at lines ") == 2
+    assert "SIGKILL" in said
+
+
+class Made(Processes):
+    """A crew without processes: shards are done, or kill, as a test says. It notes what it was given."""
+
+    def __init__(self, plan, deadly=(), fail=""):
+        self.plan, self.deadly, self.fail = plan, deadly, fail
+        self.given, self.events, self.stopped = [], [], 0
+
+    def start(self, slot):
+        self.events.append(Event(slot, ready=True))
+
+    def give(self, slot, shard):
+        self.given.append(shard.number)
+        if shard.number in self.deadly:
+            self.events.append(Event(slot, dead="SIGSEGV"))
+        elif self.fail:
+            self.events.append(Event(slot, failed=self.fail, code=2))
+        else:
+            complete(self.plan, shard)
+            self.events += [Event(slot, lines=5), Event(slot, done=shard.number)]
+
+    def news(self, seconds):
+        events, self.events = self.events[:1], self.events[1:]
+        return events
+
+    def stop(self):
+        self.stopped += 1
+
+
+def complete(plan, shard):
+    """Do a shard's work: each line of it becomes its number."""
+    import hashlib
+
+    content = "".join(f"{shard.first + number}\n" for number in range(shard.lines)).encode()
+    shard.path(plan.folder).write_bytes(content)
+    facts = {"sha256": hashlib.sha256(content).hexdigest(), "lines": shard.lines, "remarks": ["x"], "more": 3}
+    shard.marker(plan.folder).write_text(json.dumps(facts))
+
+
+@pytest.fixture
+def planned(tmp_path, model):
+    """A plan of ten shards, and a folder for it."""
+    text = write_lines(tmp_path / "in", ["x"] * 19_000)
+    plan = make_plan(str(model), str(text), tmp_path / "out.shards", {}, None, False, "cpu", 1)
+    plan.folder.mkdir()
+    return plan
+
+
+NUMBERS = "".join(f"{number}\n" for number in range(19_000))
+
+
+def test_a_shard_that_kills_is_named_and_the_rest_is_kept(planned, tmp_path, capsys):
+    crew = Made(planned, deadly=[3])
+    leader = Leader(planned, Joined(planned, tmp_path / "out"), Console())
+    with pytest.raises(
+        UndividedError, match=r"in, lines 6,001–8,000 \(bytes 12,000–16,000\): 3 workers died over it \(SIGSEGV\)"
+    ) as caught:
+        leader.lead(crew, 2)
+    assert caught.value.exit_code == 1
+    assert crew.given.count(3) == 3
+    assert crew.stopped == 1
+    assert "3 more remarks of this kind" in capsys.readouterr().err
+    again = Made(planned)
+    leader = Leader(planned, Joined(planned, tmp_path / "out"), Console())
+    assert "going on: " in capsys.readouterr().err
+    leader.lead(again, 2)
+    leader.joined.finish()
+    assert not set(crew.given) - {3} & set(again.given)
+    assert (tmp_path / "out").read_text() == NUMBERS
+
+
+def test_workers_that_die_before_they_begin(planned, tmp_path):
+    crew = Made(planned)
+    crew.start = lambda slot: crew.events.append(Event(slot, dead="exit code 1: no such thing"))
+    with pytest.raises(UndividedError, match=r"3 workers one after the other died .* \(exit code 1: no such thing\)"):
+        Leader(planned, Joined(planned, tmp_path / "out"), Console(quiet=True)).lead(crew, 2)
+
+
+def test_a_failure_of_a_worker_ends_all_with_its_message(planned, tmp_path):
+    crew = Made(planned, fail="in, line 3: broken")
+    with pytest.raises(InputError, match=r"(?s)line 3: broken.*the same command goes on"):
+        Leader(planned, Joined(planned, tmp_path / "out"), Console(quiet=True)).lead(crew, 2)
+    assert crew.stopped == 1
+
+
+def test_a_worker_that_dies_after_its_work_is_done(planned, tmp_path):
+    crew = Made(planned)
+    give, lost = crew.give, []
+
+    def give_and_die(slot, shard):
+        give(slot, shard)
+        if shard.number == 4 and not lost:
+            lost.append(4)
+            crew.events[-1:] = [Event(slot, dead="SIGKILL")]
+
+    crew.give = give_and_die
+    leader = Leader(planned, Joined(planned, tmp_path / "out"), Console(quiet=True))
+    leader.lead(crew, 2)
+    leader.joined.finish()
+    assert crew.given.count(4) == 1
+    assert (tmp_path / "out").read_text() == NUMBERS
+    assert leader.progress.done == 19_000
+
+
+def test_a_damaged_shard_is_translated_again(planned, tmp_path):
+    for shard in planned.shards:
+        complete(planned, shard)
+    planned.shards[2].path(planned.folder).write_bytes(b"broken")
+    planned.shards[5].marker(planned.folder).write_text('{"sha256": 3')
+    crew = Made(planned)
+    leader = Leader(planned, Joined(planned, tmp_path / "out"), Console(quiet=True))
+    leader.lead(crew, 2)
+    leader.joined.finish()
+    assert sorted(crew.given) == [2, 5]
+    assert (tmp_path / "out").read_text() == NUMBERS
+
+
+class Crash(BaseException):
+    """As if the power had gone."""
+
+
+@pytest.mark.parametrize("place", ["write_whole", "sync", "copyfileobj", "unlink", "fsync", "replace", "rmtree"])
+@pytest.mark.parametrize("number", [1, 2, 3, 5])
+def test_joining_can_be_cut_off_anywhere(planned, tmp_path, monkeypatch, place, number):
+    homes = {"copyfileobj": shards.shutil, "rmtree": shards.shutil, "fsync": shards.os, "unlink": Path, "replace": Path}
+    home = homes.get(place, shards)
+    real, calls = getattr(home, place), []
+
+    def cut(*arguments, **more):
+        calls.append(1)
+        if len(calls) == number:
+            raise Crash
+        return real(*arguments, **more)
+
+    def work():
+        done = Joined(planned, tmp_path / "out")
+        for shard in planned.shards[done.count :]:
+            if shard.number not in done.ready:
+                complete(planned, shard)
+        joined = Joined(planned, tmp_path / "out")
+        for _ in range(3):
+            joined.advance()
+        joined.finish()
+        shards.shutil.rmtree(planned.folder)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(home, place, cut)
+        with suppress(Crash):
+            work()
+    if planned.folder.exists():
+        work()
+    assert (tmp_path / "out").read_text() == NUMBERS
+
+
+# Stops.
+
+
+def workers_of(pid):
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, _, rest = status.read_text().rpartition(")")
+        except OSError:
+            continue
+        if int(rest.split()[1]) == pid:
+            found.append(int(name.split()[0]))
+    return found
+
+
+def gone(pids):
+    deadline = time.monotonic() + 30
+    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+        assert time.monotonic() < deadline, "a worker outlived its leader"
+        time.sleep(0.05)
+    return True
+
+
+@pytest.fixture
+def begun(spawn, tmp_path, model):
+    """A run that has finished a shard and has many to go."""
+    text = write_lines(tmp_path / "in", [f"{SENTENCES[number % 30]} {number % 900}" for number in range(2000)] + ["x"] * 6000)
+    text.write_bytes(b"y\n" * 2000 + text.read_bytes())
+    process = spawn("translate", model, text, "-o", tmp_path / "out", "--workers", "2", "--beam-size", "4")
+    while not (tmp_path / "out.shards" / "joined.json").exists():
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.02)
+    yield process, text, tmp_path / "out"
+    if process.poll() is None:
+        process.kill()
+    process.communicate()
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="looks for processes in /proc")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_a_stopped_run_goes_on(begun, tmp_path, model, number, code):
+    process, text, out = begun
+    workers = workers_of(process.pid)
+    process.send_signal(number)
+    err = process.communicate(timeout=60)[1].decode()
+    assert process.returncode == code
+    assert "Traceback" not in err
+    assert number == signal.SIGKILL or "the same command goes on with the others" in err
+    assert workers
+    assert gone(workers)
+    assert not out.exists()
+    before = json.loads((tmp_path / "out.shards" / "joined.json").read_text())["shards"]
+    assert before >= 1
+    plan = make_plan(str(model), str(text), tmp_path / "out.shards", {"beam_size": 4}, None, False, "auto", 1)
+    crew = Made(plan)
+    leader = Leader(plan, Joined(plan, out), Console(quiet=True))
+    leader.lead(crew, 1)
+    assert min(crew.given, default=before) >= before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_is_an_exit_code(run, tmp_path, model, text, monkeypatch, number):
+    class Signalled(Inside):
+        def news(self, seconds):
+            if (Path(self.job.folder) / "shard-000001.txt").exists():
+                signal.raise_signal(number)
+            return super().news(seconds)
+
+    monkeypatch.setattr(shards, "Processes", Signalled)
+    before = signal.getsignal(number)
+    result = run("translate", model, text, "-o", tmp_path / "out", "--workers", "1", "--beam-size", "1")
+    assert result.code == 128 + number
+    assert "stopped: " in result.err
+    assert "of 3 shards" in result.err
+    assert signal.getsignal(number) is before
+
+
+def test_another_translation_is_refused_with_what_changed(tmp_path, model, text):
+    copy = Path(shutil.copy(text, tmp_path / "in"))
+    plan = make_plan(str(model), str(copy), tmp_path / "out.shards", GREEDY, None, False, "auto", 1)
+    plan.folder.mkdir()
+    plan.begin()
+    with pytest.raises(InputError, match=r"beam_size was 1, now None") as caught:
+        translate_file(str(model), str(copy), str(tmp_path / "out"), 1, Console(quiet=True))
+    assert "remove the folder to begin anew" in str(caught.value)
+    with pytest.raises(InputError, match="scores was False, now True"):
+        share(model, copy, tmp_path / "out", scores=True)
+    copy.write_bytes(copy.read_bytes() + b"one more\n")
+    with pytest.raises(InputError, match="sha256 of the text was"):
+        share(model, copy, tmp_path / "out")
+
+
+def test_two_runs_on_one_output_are_refused(tmp_path, model, text):
+    with (
+        shards.alone(tmp_path / "out.shards", ""),
+        pytest.raises(InputError, match="another process is translating there"),
+    ):
+        share(model, text, tmp_path / "out")
+
+
+def test_a_text_that_changes_while_it_is_translated(tmp_path, model, text, monkeypatch, inside):
+    copy = Path(shutil.copy(text, tmp_path / "in"))
+    begin = plan_room.Plan.begin
+
+    def begin_and_change(self):
+        begin(self)
+        os.utime(copy, ns=(1, 1))
+
+    monkeypatch.setattr(plan_room.Plan, "begin", begin_and_change)
+    with pytest.raises(InputError, match="in: changed while it was translated"):
+        share(model, copy, tmp_path / "out", workers=1)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_that_changes_while_it_is_used(tmp_path, model, text, monkeypatch, inside):
+    home = shutil.copytree(model, tmp_path / "m", ignore=shutil.ignore_patterns("training"))
+    monkeypatch.setattr(shards, "digest", lambda path: "0" * 64)
+    with pytest.raises(InputError, match="m: the model changed while it was used"):
+        share(home, text, tmp_path / "out", workers=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-", "-o", "out"], "name both"),
+        (["in"], "name both"),
+        (["in.gz", "-o", "out"], "unpack it first"),
+        (["none", "-o", "out"], "none: no such file"),
+        ([".", "-o", "out"], "is a directory"),
+        (["in", "-o", "none/out"], "no such directory"),
+        (["in", "-o", "out", "--workers", "0"], "less than 1"),
+        (["in", "-o", "out", "--workers", "-3"], "less than 1"),
+        (["in", "-o", "out", "--beam-size", "0"], "less than 1"),
+        (["in", "-o", "out", "--n-best", "9", "--beam-size", "2"], "n_best"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_use(run, tmp_path, model, arguments, said, monkeypatch, inside):
+    monkeypatch.chdir(tmp_path)
+    write_lines(tmp_path / "in", ["x"])
+    write_lines(tmp_path / "in.gz", ["x"])
+    result = run("translate", model, *arguments, *([] if "--workers" in arguments else ["--workers", "1"]))
+    assert result.code == 2
+    assert said in result.err
+    assert "Traceback" not in result.err
+
+
+def test_a_damaged_model_is_named(run, tmp_path, model, inside):
+    home = shutil.copytree(model, tmp_path / "m", ignore=shutil.ignore_patterns("training"))
+    (home / "model.safetensors").write_bytes(b"broken")
+    result = run("translate", home, write_lines(tmp_path / "in", ["x"]), "-o", tmp_path / "out", "--workers", "1")
+    assert result.code == 2
+    assert "model.safetensors is damaged" in result.err
+    result = run("translate", tmp_path / "none", tmp_path / "in", "-o", tmp_path / "out", "--workers", "1")
+    assert (result.code, "no such model folder" in result.err) == (2, True)
+
+
+# Ray.
+
+
+def test_without_ray_the_extra_is_named(run, tmp_path, model, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    text = write_lines(tmp_path / "in", ["x"])
+    result = run("translate", model, text, "-o", tmp_path / "out", "--ray", "local")
+    assert (result.code, "pip install 'undivided[ray]'" in result.err) == (2, True)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_ray_writes_the_same_and_replaces_the_dead(tmp_path, model, text, expected, monkeypatch, capfd):
+    pytest.importorskip("ray", reason="the extra `ray` is not installed")
+    from undivided.shards.cluster import RayCrew
+
+    killed, give = [], RayCrew.give
+
+    def give_and_kill(self, slot, shard):
+        give(self, slot, shard)
+        if len(killed) < 2:
+            killed.append(slot)
+            self.ray.kill(self._actors[slot])
+
+    monkeypatch.setattr(RayCrew, "give", give_and_kill)
+    assert share(model, text, tmp_path / "out", ray="local", console=Console()) == expected
+    assert capfd.readouterr().err.count("a worker died at lines ") == 2
