@@ -19,7 +19,7 @@ from undivided.translate import Translator
 SETTINGS: Values = {
     "preset": "tiny",
     "tokens": {"vocab_size": 4000},
-    "model": {"norm": "pre", "dropout": 0.1, "encoder_layers": 3, "decoder_layers": 3},
+    "model": {"norm": "pre", "dropout": 0.0, "encoder_layers": 3, "decoder_layers": 3},
     "batches": {"tokens": 1024},
     "train": {
         "schedule": "cosine", "rate": 0.005, "warmup_steps": 200, "clip": 1.0, "max_steps": 1_000_000, "patience": 0,
