@@ -30,6 +30,14 @@ from damage import make_run
 from undivided.console import duration
 
 ROOT = Path(__file__).resolve().parent.parent
+HOW = """\
+How it works: the file is cut into byte ranges of whole windows of 2,000 lines, the same for any number of workers. A worker
+writes the translations of a range into a file of its own, to the disk and then by one rename into place; finished ranges are
+joined in order and removed. All of it is in `OUT.shards` beside the output until the output is whole. Stopped by anything, the
+same command goes on there; with another text, model or setting it refuses and says what changed. A worker that dies is replaced
+and its range given to another; a range that three workers die over ends the run, with its lines and bytes named. With Ray the
+model, the text and the output have the same paths on every machine (a shared folder).
+"""
 WORDS = ["A", "My", "red", "blue", "green", "grey", "boat", "house", "book", "door"]
 
 
@@ -219,13 +227,7 @@ def describe(runs: dict[str, Measured], options: Any, size: int, equal: bool) ->
             "|---|---|---|---|---|---|",
             *(row(name, measured) for name, measured in runs.items()),
             "",
-            "How it works: the file is cut into byte ranges of whole windows of 2,000 lines, the same for any number of workers. A worker",
-            "writes the translations of a range into a file of its own, to the disk and then by one rename into place; finished ranges are",
-            "joined in order and removed. All of it is in `OUT.shards` beside the output until the output is whole. Stopped by anything, the",
-            "same command goes on there; with another text, model or setting it refuses and says what changed. A worker that dies is replaced",
-            "and its range given to another; a range that three workers die over ends the run, with its lines and bytes named. With Ray the",
-            "model, the text and the output have the same paths on every machine (a shared folder).",
-            "",
+            HOW,
             "The peak of memory in MiB as it stood in each tenth of a run; flat means that it does not grow with the file:",
             "",
             *(f"- {name}: {growth(measured)}" for name, measured in runs.items()),

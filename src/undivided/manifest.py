@@ -46,7 +46,7 @@ def verify(folder: Path, needed: Iterable[str]) -> list[str]:
             raise InputError(f"{folder}: {NAME} is damaged: it does not list {part}")
     for part, sha256 in sums.items():
         if not (folder / part).is_file():
-            raise InputError(f"{folder}: {part} is missing; copy the whole folder again")
+            raise InputError(f"{folder}: {part} is missing ({NAME} lists it); copy the whole folder again")
         if digest(folder / part) != sha256:
             raise InputError(f"{folder}: {part} is damaged (its sha256 differs from {NAME}); copy it again")
     return list(sums)

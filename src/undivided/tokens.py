@@ -114,6 +114,16 @@ class Subwords:
         self._variants: WordVariants | None = None
         self._mark_ids = [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in SPACE_MARK.encode()]
 
+    @classmethod
+    def load(cls, path: Path) -> Subwords:
+        """Read a subword model."""
+        try:
+            return cls(read_bounded(path, MOST_BYTES))
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
+
     def __len__(self) -> int:
         return len(self._processor)
 
@@ -247,12 +257,12 @@ class Tokenizer:
     def load(cls, folder: Path) -> Tokenizer:
         """Read what `save` wrote."""
         if (folder / "subwords.model").exists():
-            return cls(Subwords(read_bounded(folder / "subwords.model", MOST_BYTES)))
+            return cls(Subwords.load(folder / "subwords.model"))
         parts = [folder / "source.model", folder / "target.model"]
         for part in parts:
             if not part.exists():
                 raise InputError(f"{folder}: holds no subword model ({part.name} is missing)")
-        return cls(*(Subwords(read_bounded(part, MOST_BYTES)) for part in parts))
+        return cls(*map(Subwords.load, parts))
 
     @classmethod
     def learn(cls, read: Callable[[], Iterable[tuple[str, str]]], config: TokensConfig, count: int, seed: int) -> Tokenizer:

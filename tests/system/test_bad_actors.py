@@ -234,7 +234,10 @@ def test_facts_that_no_card_can_tell(folder):
 @pytest.mark.parametrize("part", ["config.json", "manifest.json"])
 def test_json_bombs(folder, part, content):
     (folder / part).write_bytes(content)
-    refused(folder, part)
+    if part == "config.json":
+        resign(folder / part)
+    with pytest.raises(InputError, match=part):
+        artifact.load(folder)
 
 
 def safetensors(header: object, data: bytes = b"", length: int | None = None) -> bytes:
@@ -479,12 +482,12 @@ BOMB = 150 << 20
 """Bytes that a few kilobytes unpack to."""
 
 READER = """
-import resource, sys
+import sys
 from undivided.config import CorpusFiles, DataConfig
 from undivided.corpus import Findings, read_pairs
 findings = Findings("bomb")
 kept = sum(1 for _ in read_pairs(CorpusFiles(sys.argv[1]), DataConfig(), findings))
-print(kept, findings.counts.get("too_long", 0), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+print(kept, findings.counts.get("too_long", 0), open("/proc/self/status").read().split("VmHWM:")[1].split()[0])
 """
 
 
@@ -498,13 +501,14 @@ def pack(path: Path, name: str) -> Path:
     return path
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of memory is read from /proc")
 @pytest.mark.parametrize("name", ["gz", "xz", "zst"])
 def test_a_decompression_bomb_takes_no_memory(tmp_path, python, name):
     path = pack(tmp_path / f"a.tsv.{name}", name)
     assert path.stat().st_size < 1 << 20
-    kept, too_long, megabytes = map(int, python(READER, path).split())
+    kept, too_long, kilobytes = map(int, python(READER, path).split())
     assert (kept, too_long) == (2, 1)
-    assert megabytes < 100
+    assert kilobytes < 100_000
 
 
 def test_an_xz_file_that_asks_for_4_gib_is_refused(tmp_path):

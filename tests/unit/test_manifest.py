@@ -8,7 +8,7 @@ from undivided.manifest import NAME, current, text_of, verify, write
 
 @pytest.fixture
 def folder(tmp_path):
-    for name, content in (("a.txt", b"alpha"), ("b.bin", bytes(range(256)))):
+    for name, content in (("a.txt", b"alpha"), ("b.bin", bytes(range(32)))):
         (tmp_path / name).write_bytes(content)
     write(tmp_path, ["a.txt", "b.bin"])
     return tmp_path

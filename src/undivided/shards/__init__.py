@@ -226,7 +226,9 @@ class Joined:
 
     def advance(self) -> None:
         """Add the shards that are next and done, make sure that they are on the disk, note it, and only then remove them."""
-        added = []
+        added: list[Shard] = []
+        if self.count not in self.ready:
+            return
         with self.path.open("ab") as out:
             for shard in self.plan.shards[self.count :]:
                 if shard.number not in self.ready:
@@ -234,8 +236,6 @@ class Joined:
                 with shard.path(self.plan.folder).open("rb") as stream:
                     shutil.copyfileobj(stream, out, 1 << 20)
                 added.append(shard)
-            if not added:
-                return
             out.flush()
             os.fsync(out.fileno())
             self.size = out.tell()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import deque
 from typing import Any
@@ -40,7 +41,8 @@ class RayCrew:
 
     def start(self, slot: int) -> None:
         """Put a new actor into a slot; it loads the model before its first shard."""
-        actor = self.ray.remote(Actor).options(num_cpus=max(1, self.job.threads), max_restarts=0)
+        graphics = 1 if self.job.device.startswith("cuda") else 0
+        actor = self.ray.remote(Actor).options(num_cpus=max(1, self.job.threads), num_gpus=graphics, max_restarts=0)
         self._actors[slot] = actor.remote(as_json(self.job), slot)
         self._ready.append(Event(slot, ready=True))
 
@@ -52,7 +54,7 @@ class RayCrew:
         """What happened, waiting at most so long for it."""
         if self._ready:
             return [self._ready.popleft()]
-        finished, _ = self.ray.wait(list(self._under_way), timeout=seconds)
+        finished, _ = self.ray.wait(list(self._under_way), timeout=seconds) if self._under_way else ([], [])
         return [self._event(future, self._under_way.pop(future)) for future in finished]
 
     def _event(self, future: Any, slot: int) -> Event:
@@ -78,7 +80,7 @@ def connected(address: str, processors: int) -> Any:
         import ray
     except ImportError:
         raise InputError("Ray is an extra: pip install 'undivided[ray]'") from None
-    common = {"log_to_driver": False, "logging_level": "ERROR"}
+    common = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
         if address == "local":
             ray.init(address="local", num_cpus=processors or None, include_dashboard=False, _node_ip_address="127.0.0.1", **common)
