@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import sys
-import typing
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -17,7 +16,8 @@ from typing import Any, NoReturn
 from undivided import __version__
 from undivided.config import PRESETS, Recipe, SearchConfig
 from undivided.console import Console, InputError, Progress, UndividedError, plural
-from undivided.settings import Values, coerce, leaves, merge, nested, read_yaml
+from undivided.paper.verb import add_paper
+from undivided.settings import add_settings, coerce, given, leaves, merge, nested, read_yaml
 
 
 class Parser(argparse.ArgumentParser):
@@ -55,36 +55,9 @@ def parser() -> Parser:
     top = Parser(prog="undivided", description="Teach a Transformer a language pair from your own text, and translate with it.")
     top.add_argument("--version", action="version", version=f"undivided {__version__}")
     verbs = top.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
-    for add in (add_train, add_translate, add_score, add_average, add_demo):
+    for add in (add_train, add_translate, add_score, add_average, add_paper, add_demo):
         add(verbs)
     return top
-
-
-def add_settings(verb: argparse.ArgumentParser, config_class: type, prefix: str = "") -> None:
-    """A flag for every setting: `--section.key`, and the short names that people expect."""
-    groups: dict[str, Any] = {}
-    for name, item, kind in leaves(config_class, prefix):
-        section = name.rpartition(".")[0]
-        group = groups.get(section) or groups.setdefault(section, verb.add_argument_group(section or "preset"))
-        names = [*item.metadata["flags"], f"--{name}"]
-        default = item.default if item.default is not dataclasses.MISSING else ""
-        shown = "" if default in ("", False) else f" (default: {default})"
-        text = item.metadata["help"].replace("%", "%%") + shown
-        common: dict[str, Any] = {"dest": name, "default": argparse.SUPPRESS, "help": text}
-        if typing.get_origin(kind) is list:
-            group.add_argument(*names, nargs="+", action="append", metavar="FILE", **common)
-        elif kind is bool:
-            group.add_argument(*names, nargs="?", const=True, metavar="true|false", **common)
-        elif typing.get_origin(kind) is typing.Literal:
-            group.add_argument(*names, metavar="|".join(typing.get_args(kind)), **common)
-        else:
-            group.add_argument(*names, metavar={int: "N", float: "X", str: "TEXT"}[kind], **common)
-
-
-def given(options: argparse.Namespace, config_class: type, prefix: str = "") -> Values:
-    """The settings that were written on the command line."""
-    names = [name for name, _, _ in leaves(config_class, prefix)]
-    return {name: getattr(options, name) for name in names if hasattr(options, name)}
 
 
 def add_quiet(verb: argparse.ArgumentParser) -> None:
