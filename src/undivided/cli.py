@@ -33,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         options = parser().parse_args(arguments)
+        options.arguments = list(arguments if arguments is not None else sys.argv[1:])
         return int(options.run(options) or 0)
     except UndividedError as error:
         print(f"undivided: {error}", file=sys.stderr)

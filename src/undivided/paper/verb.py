@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from undivided.config import Recipe, SearchConfig
+from undivided.config import CorpusFiles, Recipe, SearchConfig, build
 from undivided.console import Console, InputError
 from undivided.settings import Values, add_settings, fill, given, listed, merge, nested, read_yaml
 
@@ -20,7 +20,7 @@ def add_paper(verbs: Any) -> None:
     """`undivided paper`."""
     verb = verbs.add_parser("paper", help="the paper's tables, reproduced; parsing", description=ABOUT)
     tables = verb.add_subparsers(metavar="TABLE", required=True, parser_class=type(verb))
-    for add in (add_table4, add_parse):
+    for add in (add_table3, add_table4, add_parse):
         add(tables)
 
 
@@ -30,14 +30,60 @@ def add_common(table: argparse.ArgumentParser, report: str) -> None:
     table.add_argument("-q", "--quiet", action="store_true", help="say nothing but warnings and errors on stderr")
 
 
-def arguments() -> Sequence[str]:
-    """What was typed, for the report."""
-    return sys.argv[1:]
-
-
 def settings_of(options: argparse.Namespace) -> Values:
     """The settings of a recipe that were written as flags."""
     return nested(given(options, Recipe))
+
+
+def add_table3(tables: Any) -> None:
+    """`undivided paper table3`."""
+    table = tables.add_parser(
+        "table3",
+        help="variations of a recipe: rows A to E and big",
+        description="Train the rows of Table 3 as variations of a recipe, each with the same budget (--minutes or --max-steps), "
+        "score them, and report them beside the paper's. Run again after a stop, it goes on; finished rows are kept.",
+    )
+    table.add_argument("recipe", nargs="?", help="a YAML file with the settings that are varied")
+    table.add_argument("--rows", default="all", metavar="A1,B,…", help="rows, or letters of rows, beside base (default: all)")
+    table.add_argument("--seeds", type=int, default=3, metavar="N", help="trainings of the base row (default: 3)")
+    table.add_argument("--other-seeds", type=int, default=1, metavar="N", help="trainings of each other row (default: 1)")
+    table.add_argument("--test", nargs="+", metavar="FILE", help="SOURCE TARGET to measure on (default: the first --valid)")
+    table.add_argument("--out", default="models/table3", metavar="DIR", help="where the trainings go (default: models/table3)")
+    add_common(table, "OUT/report.md")
+    add_settings(table, Recipe, without=("train.out", "train.seed"))
+    table.set_defaults(run=run_table3)
+
+
+def run_table3(options: argparse.Namespace) -> None:
+    """Variations of a recipe."""
+    from undivided.paper.variations import chosen
+
+    faults: list[str] = []
+    rows = []
+    try:
+        rows = chosen(options.rows)
+    except InputError as error:
+        faults.append(str(error))
+    for flag, count in (("--seeds", options.seeds), ("--other-seeds", options.other_seeds)):
+        if count < 1:
+            faults.append(f"{flag}: {count} is less than 1")
+    values = merge(read_yaml(options.recipe) if options.recipe else {}, settings_of(options))
+    try:
+        recipe = build(values)
+    except InputError as error:
+        faults.append(str(error))
+    if faults:
+        raise InputError("\n".join(faults))
+    test = CorpusFiles(*options.test) if options.test else next(iter(recipe.data.valid), CorpusFiles())
+    from undivided.paper.table3 import BUDGET, Plan, table3
+    from undivided.paper.table3_report import write_report
+
+    out, console = Path(options.out), Console(options.quiet)
+    plan = Plan(merge(BUDGET, values), rows, options.seeds, options.other_seeds, test, out)
+    table = table3(plan, console)
+    path = Path(options.report) if options.report else out / "report.md"
+    print(write_report(plan, table, path, options.arguments))
+    console.say(f"the report is in {path}")
 
 
 def add_table4(tables: Any) -> None:
@@ -72,7 +118,7 @@ def run_table4(options: argparse.Namespace) -> None:
     path = Path(options.report) if options.report else out / "report.md"
     console = Console(options.quiet)
     entries = table4(recipes, trees, writing, out, console, first=options.first, grammar=not options.no_grammar)
-    write_report(entries, trees, writing, path, arguments())
+    write_report(entries, trees, writing, path, options.arguments)
     console.say(f"the report is in {path}")
     for entry in entries:
         print(f"{entry.name}: {entry.agreement}")
