@@ -2,6 +2,7 @@
 # make test   the tests
 # make check  lint, format, types
 # make sbom   sbom.json: what is installed with it, as CycloneDX
+# make evalb  build EVALB, which the tests compare bracket scores with
 # make prove-damage, prove-shards, prove-multi30k   long proofs, each with a report under docs/
 # Each makes its own .venv the first time.
 
@@ -11,13 +12,16 @@ MINUTES ?= 10
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test check format sbom prove-multi30k prove-damage prove-shards clean
+.PHONY: demo test check format sbom evalb prove-multi30k prove-damage prove-shards clean
 
 demo: .venv/installed
 	$(BIN)/undivided demo --pair $(PAIR) --minutes $(MINUTES) --out demo
 
 test: .venv/installed-dev
+	@$(MAKE) --no-print-directory evalb || echo "EVALB could not be built; the tests that run it are skipped"
 	$(BIN)/python -m pytest $(PYTEST)
+
+evalb: .venv/evalb/evalb
 
 check: .venv/installed-dev
 	$(BIN)/ruff check src tests benchmarks tools
@@ -54,6 +58,16 @@ prove-shards: .venv/installed-dev
 .venv/installed-dev: .venv/installed
 	$(PIP) --editable '.[dev]'
 	@touch $@
+
+# EVALB (Sekine and Collins) is public-domain C that this wheel carries. Its fixed buffers are too small for a sentence of 250 words.
+.venv/evalb/evalb: .venv/python
+	@mkdir -p .venv/evalb
+	$(BIN)/python -m pip --disable-pip-version-check download --quiet --no-deps --dest .venv/evalb allennlp==0.9.0
+	cd .venv/evalb && ../bin/python -m zipfile --extract allennlp-0.9.0-*.whl wheel && rm allennlp-0.9.0-*.whl
+	sed -E 's/(MAX_(WORD|BRACKET)_IN_SENT) +200/\1 5000/; s/match_j\[200\]/match_j[5000]/; s/(MAX_SENT_LEN) +5000/\1 500000/; s/(MAX_WORD_LEN) +100/\1 1000/' \
+		.venv/evalb/wheel/allennlp/tools/EVALB/evalb.c > .venv/evalb/evalb.c
+	rm -r .venv/evalb/wheel
+	$(CC) -O2 -w -o $@ .venv/evalb/evalb.c
 
 clean:
 	rm -rf .venv demo build src/*.egg-info

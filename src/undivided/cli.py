@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import sys
-import typing
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -18,7 +17,8 @@ from undivided import __version__
 from undivided.config import PRESETS, Recipe, SearchConfig, build
 from undivided.console import Console, InputError, Progress, UndividedError, plural, told, visible
 from undivided.files import fresh
-from undivided.settings import Values, coerce, leaves, merge, nested, read_yaml
+from undivided.paper.verb import add_paper
+from undivided.settings import Values, add_settings, coerce, given, leaves, merge, nested, read_yaml
 
 
 class Parser(argparse.ArgumentParser):
@@ -34,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         options = parser().parse_args(arguments)
+        options.arguments = list(arguments if arguments is not None else sys.argv[1:])
         return int(options.run(options) or 0)
     except BrokenPipeError:
         # Whoever read our output has left; Python must not complain about it at exit.
@@ -52,37 +53,9 @@ def parser() -> Parser:
     top = Parser(prog="undivided", description="Teach a Transformer a language pair from your own text, and translate with it.")
     top.add_argument("--version", action="version", version=f"undivided {__version__}")
     verbs = top.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
-    for add in (add_train, add_translate, add_score, add_plan, add_distill, add_average, add_demo):
+    for add in (add_train, add_translate, add_score, add_plan, add_distill, add_average, add_paper, add_demo):
         add(verbs)
     return top
-
-
-def add_settings(verb: argparse.ArgumentParser, config_class: type, prefix: str = "") -> None:
-    """A flag for every setting: `--section.key`, and the short names that people expect."""
-    groups: dict[str, Any] = {}
-    for name, item, kind in leaves(config_class, prefix):
-        section = name.rpartition(".")[0]
-        group = groups.get(section) or groups.setdefault(section, verb.add_argument_group(section or "preset"))
-        names = [*item.metadata["flags"], f"--{name}"]
-        default = item.default if item.default is not dataclasses.MISSING else ""
-        shown = "" if default in ("", False) else f" (default: {default})"
-        kinds = f" [{', '.join(item.metadata['of'])}]" if item.metadata["of"] else ""
-        text = item.metadata["help"].replace("%", "%%") + kinds + shown
-        common: dict[str, Any] = {"dest": name, "default": argparse.SUPPRESS, "help": text}
-        if typing.get_origin(kind) is list:
-            group.add_argument(*names, nargs="+", action="append", metavar="FILE", **common)
-        elif kind is bool:
-            group.add_argument(*names, nargs="?", const=True, metavar="true|false", **common)
-        elif typing.get_origin(kind) is typing.Literal:
-            group.add_argument(*names, metavar="|".join(typing.get_args(kind)), **common)
-        else:
-            group.add_argument(*names, metavar={int: "N", float: "X", str: "TEXT"}[kind], **common)
-
-
-def given(options: argparse.Namespace, config_class: type, prefix: str = "") -> Values:
-    """The settings that were written on the command line."""
-    names = [name for name, _, _ in leaves(config_class, prefix)]
-    return {name: getattr(options, name) for name in names if hasattr(options, name)}
 
 
 def add_quiet(verb: argparse.ArgumentParser) -> None:
@@ -204,7 +177,13 @@ def run_translate(options: argparse.Namespace) -> None:
 def _share_out(options: argparse.Namespace, search: dict[str, Any], console: Console) -> None:
     """Translate a file by several workers."""
     from undivided.shards import translate_file
+    from undivided.translate import Translator
 
+    engine = options.engine
+    if engine == "auto":
+        # Once, here: all workers must take the same.
+        found = Translator(options.model, options.device, options.threads, "auto", console).engine.name
+        engine = "torch" if found == "torch" else "ctranslate2"
     translate_file(
         options.model,
         options.file,
@@ -216,6 +195,7 @@ def _share_out(options: argparse.Namespace, search: dict[str, Any], console: Con
         scores=options.scores,
         device=options.device,
         threads=options.threads,
+        engine=engine,
         ray=options.ray,
     )
 

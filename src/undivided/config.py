@@ -54,6 +54,7 @@ class TokensConfig:
     kind: Literal["bpe", "unigram"] = setting("bpe", "how subwords are learned (the paper: bpe)")
     vocab_size: int = setting(0, "number of subwords; 0 chooses one that suits the corpus", flags=("--vocab-size",), at_least=0)
     joint: bool = setting(True, "one vocabulary for both languages, as in the paper")
+    ready: str = setting("", "folder with subwords that were learned before, to use instead of learning them")
     character_coverage: float = setting(
         0.9995, "share of characters with a subword of their own; others become bytes", at_least=0.9
     )

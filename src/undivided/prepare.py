@@ -63,6 +63,8 @@ def prepare_recipe(values: Values, console: Console) -> Plan:
     if not draft.data.valid:
         console.warn("no validation data (--valid SOURCE TARGET): quality will not be measured during training")
     recipe = untied(build(values, preset))
+    if recipe.tokens.ready:
+        ready_tokenizer(recipe)
     if recipe.model.tie != draft.model.tie:
         console.say("separate vocabularies: the source embedding has a matrix of its own (model.tie: target)")
     digests = corpus_digests([*recipe.data.train, *recipe.data.valid])
@@ -120,10 +122,12 @@ def _differences(before: Values, after: Values, prefix: str = "") -> Iterator[tu
 
 
 def prepare_tokenizer(recipe: Recipe, folder: Path, console: Console) -> Tokenizer:
-    """The subwords of this run: learned once, then read."""
+    """The subwords of this run: learned once, or taken over, then read."""
     home = folder / "subwords"
     if home.is_dir():
         return Tokenizer.load(home)
+    if recipe.tokens.ready:
+        return _kept(ready_tokenizer(recipe), folder)
 
     def read() -> Iterator[tuple[str, str]]:
         for files in recipe.data.train:
@@ -134,10 +138,26 @@ def prepare_tokenizer(recipe: Recipe, folder: Path, console: Console) -> Tokeniz
     kind = "joint" if tokenizer.joint else "source and target"
     sizes = f"{len(tokenizer.source):,}" + ("" if tokenizer.joint else f" and {len(tokenizer.target):,}")
     console.say(f"learned {sizes} {kind} {recipe.tokens.kind} subwords")
+    return _kept(tokenizer, folder)
+
+
+def _kept(tokenizer: Tokenizer, folder: Path) -> Tokenizer:
     building = folder / "subwords.building"
     building.mkdir(parents=True, exist_ok=True)
     tokenizer.save(building)
-    building.rename(home)
+    building.rename(folder / "subwords")
+    return tokenizer
+
+
+def ready_tokenizer(recipe: Recipe) -> Tokenizer:
+    """The subwords that a recipe names instead of having them learned."""
+    home = Path(recipe.tokens.ready)
+    if not home.is_dir():
+        raise InputError(f"tokens.ready: {home}: no such folder")
+    tokenizer = Tokenizer.load(home)
+    if tokenizer.joint != recipe.tokens.joint:
+        there, joint = ("one vocabulary", "true") if tokenizer.joint else ("separate vocabularies", "false")
+        raise InputError(f"tokens.ready: {home} holds {there} for the two sides; set tokens.joint to {joint}")
     return tokenizer
 
 

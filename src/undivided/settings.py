@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import difflib
 import functools
@@ -266,3 +267,33 @@ def nested(flat: Mapping[str, Any]) -> Values:
 def as_values(config: Any) -> Values:
     """A config as nested plain values, for YAML or JSON."""
     return dataclasses.asdict(config)
+
+
+def add_settings(verb: argparse.ArgumentParser, config_class: type, prefix: str = "", without: Iterable[str] = ()) -> None:
+    """A flag for every setting but those `without`: `--section.key`, and the short names that people expect."""
+    groups: dict[str, Any] = {}
+    for name, item, kind in leaves(config_class, prefix):
+        if name in without:
+            continue
+        section = name.rpartition(".")[0]
+        group = groups.get(section) or groups.setdefault(section, verb.add_argument_group(section or "preset"))
+        names = [*item.metadata["flags"], f"--{name}"]
+        default = item.default if item.default is not dataclasses.MISSING else ""
+        shown = "" if default in ("", False) else f" (default: {default})"
+        kinds = f" [{', '.join(item.metadata['of'])}]" if item.metadata["of"] else ""
+        text = item.metadata["help"].replace("%", "%%") + kinds + shown
+        common: dict[str, Any] = {"dest": name, "default": argparse.SUPPRESS, "help": text}
+        if typing.get_origin(kind) is list:
+            group.add_argument(*names, nargs="+", action="append", metavar="FILE", **common)
+        elif kind is bool:
+            group.add_argument(*names, nargs="?", const=True, metavar="true|false", **common)
+        elif typing.get_origin(kind) is typing.Literal:
+            group.add_argument(*names, metavar="|".join(typing.get_args(kind)), **common)
+        else:
+            group.add_argument(*names, metavar={int: "N", float: "X", str: "TEXT"}[kind], **common)
+
+
+def given(options: argparse.Namespace, config_class: type, prefix: str = "") -> Values:
+    """The settings that were written on the command line."""
+    names = [name for name, _, _ in leaves(config_class, prefix)]
+    return {name: getattr(options, name) for name in names if hasattr(options, name)}

@@ -56,16 +56,25 @@ def vocab_size_for(pairs: int) -> int:
 
 def learn(lines: Iterable[str], config: TokensConfig, vocab_size: int, seed: int) -> bytes:
     """Learn a subword model from lines of text; a vocabulary larger than the text can fill is made smaller."""
+    return _learned(_sampled(lines, 2_000_000, seed), config.kind, vocab_size, config.character_coverage)
+
+
+def learn_words(lines: Iterable[str], seed: int) -> bytes:
+    """A model with one token for every word of the lines, for formal languages with few words, such as trees."""
     lines = _sampled(lines, 2_000_000, seed)
+    return _learned(lines, "word", SMALLEST_VOCABULARY + len({word for line in lines for word in line.split(" ")}), 1.0)
+
+
+def _learned(lines: list[str], kind: str, vocab_size: int, character_coverage: float) -> bytes:
     while True:
         model = io.BytesIO()
         try:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=iter(lines),
                 model_writer=model,
-                model_type=config.kind,
+                model_type=kind,
                 vocab_size=vocab_size,
-                character_coverage=config.character_coverage,
+                character_coverage=character_coverage,
                 normalization_rule_name="identity",
                 remove_extra_whitespaces=False,
                 byte_fallback=True,

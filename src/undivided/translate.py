@@ -15,7 +15,7 @@ from undivided.artifact import Artifact, load
 from undivided.config import WINDOW, SearchConfig
 from undivided.console import Console, InputError, plural
 from undivided.device import choose_device, use_threads
-from undivided.engines import EngineName, TorchEngine, choose_engine
+from undivided.engines import TorchEngine, choose_engine
 from undivided.engines.torch import by_length
 from undivided.search import Hypothesis, forced_scores
 from undivided.settings import check_range
@@ -48,7 +48,7 @@ class Translator:
         model: str | Path | Artifact,
         device: str = "auto",
         threads: int = 0,
-        engine: EngineName = "auto",
+        engine: str = "auto",
         console: Console | None = None,
     ) -> None:
         if isinstance(model, Artifact):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 from undivided.artifact import Artifact
 from undivided.console import Console, InputError
@@ -11,9 +10,7 @@ from undivided.engines.contract import Engine
 from undivided.engines.ctranslate2 import CTranslate2Engine, Unfit, convert, expressible, installed
 from undivided.engines.torch import TorchEngine
 
-__all__ = ["CTranslate2Engine", "Engine", "EngineName", "TorchEngine", "choose_engine"]
-
-EngineName = Literal["auto", "torch", "ctranslate2"]
+__all__ = ["CTranslate2Engine", "Engine", "TorchEngine", "choose_engine"]
 
 
 def choose_engine(name: str, artifact: Artifact, folder: Path | None, threads: int, console: Console) -> Engine:

@@ -44,6 +44,7 @@ def translate_file(
     scores: bool = False,
     device: str = "auto",
     threads: int = 0,
+    engine: str = "torch",
     ray: str | None = None,
 ) -> None:
     """Translate a file by several workers, each with `threads` CPU threads (0 is 1). Run again, it goes on where it was.
@@ -52,7 +53,7 @@ def translate_file(
     """
     _check(model, source, output, workers, ray)
     folder = Path(f"{output}.shards")
-    plan = make_plan(model, source, folder, search or {}, prefix, scores, device, max(1, threads))
+    plan = make_plan(model, source, folder, search or {}, prefix, scores, device, max(1, threads), engine)
     with alone(folder, f"{folder}: another process is translating there; wait for it, or choose another --output"):
         plan.begin()
         leader = Leader(plan, Joined(plan, Path(output)), console)
@@ -84,17 +85,26 @@ def _check(model: str, source: str, output: str, workers: int, ray: str | None) 
 
 
 def make_plan(
-    model: str, source: str, folder: Path, search: dict[str, Any], prefix: str | None, scores: bool, device: str, threads: int
+    model: str,
+    source: str,
+    folder: Path,
+    search: dict[str, Any],
+    prefix: str | None,
+    scores: bool,
+    device: str,
+    threads: int,
+    engine: str,
 ) -> Plan:
     """The job and its shards, and all that would change the output if it changed."""
     files = [path for path in (source, prefix) if path]
     model_sha256 = digest(manifest.current(Path(model)) / manifest.NAME)
     scans = [scan(path, text=path == source) for path in files]
     _check_prefixes(files, scans)
-    settings = {"model": model_sha256, "scores": scores, "device": device, "threads": threads, "undivided": __version__, **search}
+    settings = {"model": model_sha256, "scores": scores, "device": device, "threads": threads, "engine": engine}
+    settings |= {"undivided": __version__, **search}
     places = [os.path.abspath(path) for path in (model, str(folder), *files)]
     stamps = [each.stamp for each in scans]
-    job = Job(places[0], model_sha256, places[2:], stamps, places[1], search, scores, device, threads)
+    job = Job(places[0], model_sha256, places[2:], stamps, places[1], search, scores, device, threads, engine)
     return Plan(job, scans, settings)
 
 

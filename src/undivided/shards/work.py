@@ -63,7 +63,7 @@ class Worker:
 
     def __init__(self, job: Job, slot: int = 0) -> None:
         self.job = job
-        self.translator = Translator(job.model, _device(job.device, slot), job.threads, "torch")
+        self.translator = Translator(job.model, _device(job.device, slot), job.threads, job.engine)
         if digest(manifest.current(Path(job.model)) / manifest.NAME) != job.model_sha256:
             raise InputError(f"{job.model}: the model changed while it was used; begin anew, and let it be")
 

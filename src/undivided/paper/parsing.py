@@ -1,0 +1,163 @@
+"""English constituency parsing: a model learns to write trees, and text is parsed with it. [paper 6.3]"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from undivided.config import Recipe, build
+from undivided.console import Console, InputError, plural
+from undivided.corpus import digest
+from undivided.paper.linear import Form, Tags, aligned, linearise, repair
+from undivided.paper.runs import settled, trained
+from undivided.paper.trees import Node, read_most_trees, read_trees, unescaped, words
+from undivided.settings import Values, as_values, listed, merge
+from undivided.tokens import Subwords, Tokenizer, learn, learn_words, vocab_size_for
+from undivided.translate import Translator
+
+PARTS = ("train", "dev", "test")
+SUFFIXES = (".mrg", ".trees", ".ptb", ".txt")
+
+
+@dataclass(frozen=True)
+class Treebank:
+    """Trees to learn from, to choose by and to be judged on."""
+
+    name: str
+    train: list[Node]
+    dev: list[Node]
+    test: list[Node]
+    digests: dict[str, str]
+
+
+def open_treebank(folder: Path, first: int, console: Console) -> Treebank:
+    """The trees of `train`, `dev` and `test` in a folder; of each only the first so many, if not 0."""
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder of trees; it should hold train.mrg, dev.mrg and test.mrg")
+    found = {part: [folder / (part + end) for end in SUFFIXES if (folder / (part + end)).is_file()] for part in PARTS}
+    missing = [f"{folder}: holds no {part}.mrg ({', '.join(SUFFIXES)})" for part in PARTS if not found[part]]
+    if missing:
+        raise InputError(listed("the treebank has", missing))
+    paths = [found[part][0] for part in PARTS]
+    dev, test = read_trees(*paths[1:])
+    train, faults = read_most_trees(paths[0])
+    for fault in faults:
+        console.warn(f"left out of training: {fault}")
+    first = first or max(len(train), len(dev), len(test))
+    console.say(f"{folder}: {len(train[:first]):,} + {len(dev[:first]):,} + {len(test[:first]):,} trees")
+    return Treebank(folder.name, train[:first], dev[:first], test[:first], {path.name: digest(path) for path in paths})
+
+
+@dataclass(frozen=True)
+class Writing:
+    """How trees are written for a model."""
+
+    form: Form = "compact"
+    tags: Tags = "keep"
+
+
+def teach(values: Values, bank: Treebank, writing: Writing, out: Path, console: Console) -> Path:
+    """Train a recipe to parse, or go on, or find it done: the model folder."""
+    facts = {"form": writing.form, "tags": writing.tags, "trees": bank.digests, "sizes": [len(bank.train), len(bank.dev)]}
+    draft = build(values)
+    settled(out / "parsing.json", {**facts, "tokens": as_values(draft.tokens)}, "a parser")
+    tokenizer = prepare_tokenizer(draft, bank, writing, out / "subwords")
+    places: Values = {}
+    for part, trees in (("train", bank.train), ("valid", bank.dev)):
+        pair = [out / "data" / f"{part}.{side}" for side in ("words", "brackets")]
+        if not all(path.exists() for path in pair):
+            _write_pairs(pair, trees, tokenizer.source, writing)
+        places[part] = [[str(path) for path in pair]]
+    ready = {"ready": str(out / "subwords"), "joint": False}
+    return trained(merge(values, {"data": places, "tokens": ready, "train": {"out": str(out / "model")}}), console)
+
+
+def prepare_tokenizer(recipe: Recipe, bank: Treebank, writing: Writing, home: Path) -> Tokenizer:
+    """Subwords of the words, and one token for every token of the trees: learned once, then read."""
+    if not home.is_dir():
+        sources = [source_text(words(tree)) for tree in bank.train]
+        size = recipe.tokens.vocab_size or vocab_size_for(len(sources))
+        source = Subwords(learn(sources, recipe.tokens, size, recipe.train.seed))
+        target = Subwords(learn_words(_targets(bank.train, source, writing), recipe.train.seed))
+        building = home.with_name(home.name + ".building")
+        building.mkdir(parents=True, exist_ok=True)
+        Tokenizer(source, target).save(building)
+        building.rename(home)
+    return Tokenizer.load(home)
+
+
+def _write_pairs(pair: Sequence[Path], trees: Sequence[Node], source: Subwords, writing: Writing) -> None:
+    pair[0].parent.mkdir(parents=True, exist_ok=True)
+    sources = (source_text(words(tree)) for tree in trees)
+    for path, lines in zip(pair, (sources, _targets(trees, source, writing)), strict=True):
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def source_text(sentence: Sequence[str]) -> str:
+    """The words of a sentence as the model reads them."""
+    return " ".join(sentence)
+
+
+def _targets(trees: Iterable[Node], source: Subwords, writing: Writing) -> Iterator[str]:
+    """Each tree as the text that the model learns to write."""
+    known: dict[str, int] = {}
+    for tree in trees:
+        tokens = linearise(tree, writing.form, writing.tags)
+        if writing.form == "compact":
+            sentence = words(tree)
+            new = [word for word in sentence if word not in known]
+            known.update(zip(new, (len(row) - 1 for row in source.encode(new)), strict=True))
+            tokens = aligned(tokens, [known[word] for word in sentence])
+        yield " ".join(tokens)
+
+
+def parse(
+    translator: Translator, sentences: Sequence[Sequence[str]], advance: Callable[[int], None] = lambda count: None, **options: Any
+) -> Iterator[Node]:
+    """A tree over exactly the words of each sentence, whatever the model writes."""
+    results = translator.stream([source_text(sentence) for sentence in sentences], advance=advance, **options)
+    for sentence, result in zip(sentences, results, strict=True):
+        yield repair(result.text, sentence)
+
+
+TOKEN = re.compile(
+    r"""\.\.\.|--|``|''            # of more than one character
+    | \d+(?:[.,]\d+)*              # numbers
+    | (?:[^\W\d_]\.){2,}           # abbreviations such as e.g.
+    | n't\b | '(?:s|m|d|ll|re|ve)\b # contractions
+    | [^\W_]+?(?=n't\b) | [^\W_]+  # words
+    | \S                           # all else, one by one""",
+    re.VERBOSE | re.IGNORECASE,
+)
+
+
+def tokenised(text: str) -> list[str]:
+    """Raw text as words, about as treebanks cut it: punctuation, brackets, hyphens and slashes stand alone."""
+    return TOKEN.findall(text)
+
+
+def parse_lines(
+    model: str, lines: Iterable[str], *, ready: bool, device: str, threads: int, console: Console, **options: Any
+) -> Iterator[Node | None]:
+    """A tree for every line of text, None for an empty one; `ready` lines have spaces between their words already."""
+    translator = Translator(model, device, threads)
+    target = translator.artifact.tokenizer.target
+    if not any(piece.startswith("▁(") for piece in target.pieces(range(len(target)))):
+        raise InputError(f"{model}: this model does not write trees; train one with: undivided paper table4 RECIPE --trees DIR")
+    batch: list[list[str]] = []
+    for number, line in enumerate(lines, 1):
+        batch.append([unescaped(word) for word in line.split()] if ready else tokenised(line))
+        if len(batch[-1]) > translator.longest:
+            console.warn(f"line {number}: {plural(len(batch[-1]), 'word')}, more than training ever saw; parsed in pieces")
+        if len(batch) == 500:
+            yield from _parsed(translator, batch, options)
+            batch = []
+    yield from _parsed(translator, batch, options)
+
+
+def _parsed(translator: Translator, batch: list[list[str]], options: dict[str, Any]) -> Iterator[Node | None]:
+    for sentence, tree in zip(batch, parse(translator, batch, **options), strict=True):
+        yield tree if sentence else None

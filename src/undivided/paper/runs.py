@@ -1,0 +1,82 @@
+"""Trainings of a table: each a model folder of its own, gone on with after a stop, and not done again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from undivided.config import Recipe
+from undivided.console import Console, InputError
+from undivided.prepare import prepare_recipe
+from undivided.settings import Values, as_values
+from undivided.train import train
+
+
+def trained(values: Values, console: Console) -> Path:
+    """The model folder of a recipe: trained now, gone on with, or found complete."""
+    plan = prepare_recipe(values, Console(quiet=True))
+    if plan.record is None and complete(plan.recipe):
+        console.say(f"{plan.recipe.train.out}: trained already")
+        return plan.folder.parent
+    return train(values, console)
+
+
+def complete(recipe: Recipe) -> bool:
+    """Whether a training came to its end, and would not go on under this recipe."""
+    final = [event for event in journal(Path(recipe.train.out)) if event["event"] == "final"]
+    if not final:
+        return False
+    config, last = recipe.train, final[-1]
+    return not config.minutes or last["seconds"] >= config.minutes * 60 or last["step"] >= config.max_steps
+
+
+def journal(model: Path) -> list[dict[str, Any]]:
+    """What a training logged, in order; a line that was cut by a stop is left out."""
+    path = model / "training" / "log.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+
+
+def facts_of(model: Path) -> dict[str, Any]:
+    """What a model folder says of its training."""
+    facts: dict[str, Any] = json.loads((model / "config.json").read_text(encoding="utf-8"))["facts"]
+    return facts
+
+
+def settled(path: Path, facts: Values, what: str) -> None:
+    """Write down what a folder was begun with, or make sure that it is still the same."""
+    text = json.dumps(facts, indent=2, sort_keys=True, ensure_ascii=False)
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    before = json.loads(path.read_text(encoding="utf-8"))
+    changed = [key for key in before.keys() | facts.keys() if before.get(key) != json.loads(text).get(key)]
+    if changed:
+        faults = [f"{key} was {before.get(key)!r}, now {facts.get(key)!r}" for key in sorted(changed)]
+        raise InputError(f"{path.parent}: {what} was begun there otherwise; choose another --out:\n  - " + "\n  - ".join(faults))
+
+
+def fingerprint(*parts: Any) -> str:
+    """A short name that changes with what it is made from."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=as_values).encode()).hexdigest()[:12]
+
+
+def line_by_line(path: Path, items: Sequence[Any], work: Callable[[Sequence[Any]], Iterator[str]], chunk: int) -> list[str]:
+    """One line of text for every item, kept in a file; stopped and run again, it goes on behind the last whole chunk."""
+    if path.exists():
+        return path.read_text(encoding="utf-8").split("\n")[:-1]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    done = part.read_text(encoding="utf-8").split("\n")[:-1] if part.exists() else []
+    done = done[: len(done) // chunk * chunk]
+    part.write_text("".join(f"{line}\n" for line in done), encoding="utf-8")
+    for start in range(len(done), len(items), chunk):
+        lines = list(work(items[start : start + chunk]))
+        with part.open("a", encoding="utf-8") as stream:
+            stream.write("".join(f"{line}\n" for line in lines))
+        done += lines
+    part.replace(path)
+    return done

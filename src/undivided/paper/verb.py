@@ -1,0 +1,175 @@
+"""`undivided paper …` on the command line. Importing this must not import torch."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from undivided.config import CorpusFiles, Recipe, SearchConfig, build
+from undivided.console import Console, InputError
+from undivided.settings import Values, add_settings, fill, given, listed, merge, nested, read_yaml
+
+ABOUT = """The tables of "Attention Is All You Need", reproduced on this machine and on any corpus:
+table1 complexity of layers, table2 cost of training and WMT 2014, table3 variations of a recipe, table4 parsing."""
+
+
+def add_paper(verbs: Any) -> None:
+    """`undivided paper`."""
+    verb = verbs.add_parser("paper", help="the paper's tables, reproduced; parsing", description=ABOUT)
+    tables = verb.add_subparsers(metavar="TABLE", required=True, parser_class=type(verb))
+    for add in (add_table3, add_table4, add_parse):
+        add(tables)
+
+
+def add_common(table: argparse.ArgumentParser, report: str) -> None:
+    """`--report` and `--quiet`."""
+    table.add_argument("--report", default="", metavar="FILE.md", help=f"where the report goes (default: {report})")
+    table.add_argument("-q", "--quiet", action="store_true", help="say nothing but warnings and errors on stderr")
+
+
+def settings_of(options: argparse.Namespace) -> Values:
+    """The settings of a recipe that were written as flags."""
+    return nested(given(options, Recipe))
+
+
+def add_table3(tables: Any) -> None:
+    """`undivided paper table3`."""
+    table = tables.add_parser(
+        "table3",
+        help="variations of a recipe: rows A to E and big",
+        description="Train the rows of Table 3 as variations of a recipe, each with the same budget (--minutes or --max-steps), "
+        "score them, and report them beside the paper's. Run again after a stop, it goes on; finished rows are kept.",
+    )
+    table.add_argument("recipe", nargs="?", help="a YAML file with the settings that are varied")
+    table.add_argument("--rows", default="all", metavar="A1,B,…", help="rows, or letters of rows, beside base (default: all)")
+    table.add_argument("--seeds", type=int, default=3, metavar="N", help="trainings of the base row (default: 3)")
+    table.add_argument("--other-seeds", type=int, default=1, metavar="N", help="trainings of each other row (default: 1)")
+    table.add_argument("--test", nargs="+", metavar="FILE", help="SOURCE TARGET to measure on (default: the first --valid)")
+    table.add_argument("--out", default="models/table3", metavar="DIR", help="where the trainings go (default: models/table3)")
+    add_common(table, "OUT/report.md")
+    add_settings(table, Recipe, without=("train.out", "train.seed"))
+    table.set_defaults(run=run_table3)
+
+
+def run_table3(options: argparse.Namespace) -> None:
+    """Variations of a recipe."""
+    from undivided.paper.variations import chosen
+
+    faults: list[str] = []
+    rows = []
+    try:
+        rows = chosen(options.rows)
+    except InputError as error:
+        faults.append(str(error))
+    for flag, count in (("--seeds", options.seeds), ("--other-seeds", options.other_seeds)):
+        if count < 1:
+            faults.append(f"{flag}: {count} is less than 1")
+    values = merge(read_yaml(options.recipe) if options.recipe else {}, settings_of(options))
+    try:
+        recipe = build(values)
+    except InputError as error:
+        faults.append(str(error))
+    if faults:
+        raise InputError("\n".join(faults))
+    test = CorpusFiles(*options.test) if options.test else next(iter(recipe.data.valid), CorpusFiles())
+    from undivided.paper.table3 import BUDGET, Plan, table3
+    from undivided.paper.table3_report import write_report
+
+    out, console = Path(options.out), Console(options.quiet)
+    plan = Plan(merge(BUDGET, values), rows, options.seeds, options.other_seeds, test, out)
+    table = table3(plan, console)
+    path = Path(options.report) if options.report else out / "report.md"
+    print(write_report(plan, table, path, options.arguments))
+    console.say(f"the report is in {path}")
+
+
+def add_table4(tables: Any) -> None:
+    """`undivided paper table4`."""
+    table = tables.add_parser(
+        "table4",
+        help="constituency parsing: teach, parse, score, beside a grammar",
+        description="Teach recipes to parse from a folder of Penn-style trees, read a grammar off the same trees, parse dev and "
+        "test with each, score by EVALB's conventions, report. Run again after a stop, it goes on.",
+    )
+    table.add_argument("recipes", nargs="*", metavar="RECIPE", help="YAML files with settings, such as recipes/craft-parsing.yaml")
+    table.add_argument("--trees", required=True, metavar="DIR", help="folder with train.mrg, dev.mrg and test.mrg")
+    table.add_argument("--out", default="models/table4", metavar="DIR", help="where the work goes (default: models/table4)")
+    table.add_argument("--form", default="compact", choices=("compact", "vinyals"), help="how trees are written (default: compact)")
+    table.add_argument("--tags", default="keep", choices=("keep", "xx"), help="tags in written trees: as they are, or all XX")
+    table.add_argument("--first", type=int, default=0, metavar="N", help="use only the first N trees of each part, for a trial")
+    table.add_argument("--no-grammar", action="store_true", help="leave out the grammar (PCFG)")
+    add_common(table, "OUT/report.md")
+    add_settings(table, Recipe, without=("data.train", "data.valid", "tokens.ready", "tokens.joint", "train.out"))
+    table.set_defaults(run=run_table4)
+
+
+def run_table4(options: argparse.Namespace) -> None:
+    """Parsing."""
+    recipes = {Path(path).stem: merge(read_yaml(path), settings_of(options)) for path in options.recipes}
+    if len(recipes) < len(options.recipes):
+        raise InputError("two recipes have the same name; the table could not tell them apart")
+    from undivided.paper.parsing import Writing
+    from undivided.paper.table4 import table4, write_report
+
+    out, trees, writing = Path(options.out), Path(options.trees), Writing(options.form, options.tags)
+    path = Path(options.report) if options.report else out / "report.md"
+    console = Console(options.quiet)
+    entries = table4(recipes, trees, writing, out, console, first=options.first, grammar=not options.no_grammar)
+    write_report(entries, trees, writing, path, options.arguments)
+    console.say(f"the report is in {path}")
+    for entry in entries:
+        print(f"{entry.name}: {entry.agreement}")
+
+
+def stdin_lines() -> Iterator[str]:
+    """Lines of text from stdin."""
+    with open(0, "rb", closefd=False) as stream:
+        for number, line in enumerate(stream, 1):
+            try:
+                yield line.decode("utf-8").rstrip("\r\n")
+            except UnicodeDecodeError:
+                raise InputError(f"stdin, line {number}: not valid UTF-8") from None
+
+
+def add_parse(tables: Any) -> None:
+    """`undivided paper parse`."""
+    verb = tables.add_parser(
+        "parse",
+        help="parse text with a model that table4 taught",
+        description="One tree for every line of text, over exactly its words; an empty line for an empty one.",
+    )
+    verb.add_argument("model", help="a model folder, such as models/table4/craft-parsing/model")
+    verb.add_argument("file", nargs="?", default="-", help="sentences, one a line (default: stdin)")
+    verb.add_argument("--tokenised", action="store_true", help="words have spaces between them already, as in a treebank")
+    verb.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
+    verb.add_argument("--threads", type=int, default=0, metavar="N", help="CPU threads; 0 is all cores (default: 0)")
+    verb.add_argument("-q", "--quiet", action="store_true", help="say nothing but warnings and errors on stderr")
+    add_settings(verb, SearchConfig, without=("n_best", "sample", "temperature", "top_k", "top_p", "seed"))
+    verb.set_defaults(run=run_parse)
+
+
+def run_parse(options: argparse.Namespace) -> None:
+    """Parse lines."""
+    faults: list[str] = []
+    wanted = given(options, SearchConfig)
+    config = fill(SearchConfig, wanted, "", faults)
+    if faults:
+        raise InputError(listed("the settings have", faults))
+    if options.file != "-" and not Path(options.file).is_file():
+        raise InputError(f"{options.file}: no such file")
+    from undivided.paper.parsing import parse_lines
+    from undivided.paper.trees import written
+    from undivided.score import read_lines
+
+    lines = stdin_lines() if options.file == "-" else read_lines(options.file)
+    search = {name: getattr(config, name) for name in wanted}
+    trees = parse_lines(
+        options.model, lines, ready=options.tokenised, device=options.device, threads=options.threads,
+        console=Console(options.quiet), **search,
+    )  # fmt: skip
+    sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
+    for tree in trees:
+        print("" if tree is None else written(tree), flush=True)
