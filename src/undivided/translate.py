@@ -18,8 +18,10 @@ from undivided.batches import budget_bounds
 from undivided.config import SearchConfig
 from undivided.console import InputError, plural
 from undivided.device import choose_device, use_threads
+from undivided.look import Look, look
 from undivided.search import Hypothesis, forced_scores, search
 from undivided.settings import check_range
+from undivided.tokens import one_line
 
 WINDOW = 2000
 """Lines sorted by length and translated together: what a file of any size needs of memory."""
@@ -109,6 +111,10 @@ class Translator:
         if config.n_best > config.beam_size and not config.sample:
             raise InputError(f"n_best: {config.n_best} translations need a beam_size of as many; it is {config.beam_size}")
         return config
+
+    def look(self, text: str, target: str | None = None, **options: Any) -> Look:
+        """See a text on its way through the model, with the model's own translation or one that is forced on it."""
+        return look(self.artifact, text, target, self.search_config(**options))
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[list[float]]:
         """Log-probability of every token of given translations, the end symbol included."""
@@ -204,11 +210,6 @@ class _Job:
     text: str
     prefix: str
     key: int
-
-
-def one_line(text: str) -> str:
-    """A text without line breaks: one line out for every line in, whatever bytes a model writes."""
-    return re.sub(r"[\r\n]+", " ", text)
 
 
 SENTENCE_END = re.compile(r"(?<=[.!?。！？])(\s+)")
