@@ -57,15 +57,38 @@ def search(
     `prefixes` are target ids that translations must begin with. `keys` tell samples apart, whatever the batch.
     A `watcher` is told of every step of beam search.
     """
+    with torch.inference_mode():
+        if config.sample:
+            state, limits, forced = _begun(model, sources, config, device, prefixes)
+            return _sample(model, state, limits, forced, config, keys if keys is not None else range(len(sources)))
+        return begin_beam_search(model, sources, config, device, prefixes, watcher).run()
+
+
+def begin_beam_search(
+    model: Seq2Seq,
+    sources: Sequence[Sequence[int]],
+    config: SearchConfig,
+    device: torch.device,
+    prefixes: Sequence[Sequence[int]] | None = None,
+    watcher: Callable[[BeamStep], None] | None = None,
+) -> BeamSearch:
+    """The sources read, and a beam search over them that has not yet taken a step."""
+    return BeamSearch(model, *_begun(model, sources, config, device, prefixes), config, watcher)
+
+
+def _begun(
+    model: Seq2Seq,
+    sources: Sequence[Sequence[int]],
+    config: SearchConfig,
+    device: torch.device,
+    prefixes: Sequence[Sequence[int]] | None,
+) -> tuple[DecoderState, Tensor, Tensor]:
+    """The state before the first step, the length limits `B` and what is forced `B P`."""
     src = padded(sources).to(device)
     src_mask = None if bool((src != PAD).all()) else src != PAD
     limits = torch.tensor([len(row) - 1 + config.max_extra for row in sources], device=device)
-    with torch.inference_mode():
-        state = model.start(model.encode(src, src_mask))
-        forced = _forced(prefixes, limits)
-        if config.sample:
-            return _sample(model, state, limits, forced, config, keys if keys is not None else range(len(sources)))
-        return BeamSearch(model, state, limits, forced, config, watcher).run()
+    state = model.start(model.encode(src, src_mask))
+    return state, limits, _forced(prefixes, limits)
 
 
 def _forced(prefixes: Sequence[Sequence[int]] | None, limits: Tensor) -> Tensor:

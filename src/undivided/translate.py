@@ -18,7 +18,7 @@ from undivided.batches import budget_bounds
 from undivided.config import SearchConfig
 from undivided.console import InputError, plural
 from undivided.device import choose_device, use_threads
-from undivided.look import Look, look
+from undivided.look import Look, look, what_if
 from undivided.search import Hypothesis, forced_scores, search
 from undivided.settings import check_range
 from undivided.tokens import one_line
@@ -112,9 +112,14 @@ class Translator:
             raise InputError(f"n_best: {config.n_best} translations need a beam_size of as many; it is {config.beam_size}")
         return config
 
-    def look(self, text: str, target: str | None = None, **options: Any) -> Look:
-        """See a text on its way through the model, with the model's own translation or one that is forced on it."""
-        return look(self.artifact, text, target, self.search_config(**options))
+    def look(self, text: str, target: str | None = None, *, ask: bool = False, **options: Any) -> Look:
+        """See a text on its way through the model, with the model's own translation or one that is forced on it.
+
+        With `ask` also what if each head were off, or other words came; that takes as long as translating so many times.
+        """
+        config = self.search_config(**options)
+        seen = look(self.artifact, text, target, config)
+        return what_if(self.artifact, seen, config) if ask else seen
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[list[float]]:
         """Log-probability of every token of given translations, the end symbol included."""

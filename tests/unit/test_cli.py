@@ -11,7 +11,7 @@ import sacrebleu
 
 from samples import flags, sentences, tiny_recipe, write_lines, write_pairs
 
-VERBS = ("train", "translate", "score", "average", "demo")
+VERBS = ("train", "translate", "score", "look", "average", "demo")
 PAIRS = sentences(40, seed=3)
 
 

@@ -96,14 +96,18 @@ def _ids(artifact: Artifact, text: str, target: str | None, config: SearchConfig
 
 
 def tokens(subwords: Subwords, ids: Sequence[int]) -> tuple[Token, ...]:
-    """Ids as subwords that know their word."""
-    result, word = [], -1
-    for token, piece in zip(ids, subwords.pieces(ids), strict=True):
-        special = token <= EOS
-        if not special and (word < 0 or piece.startswith(SPACE_MARK)):
-            word += 1
-        result.append(Token(token, piece, -1 if special else word))
-    return tuple(result)
+    """Ids as subwords that know their word: words are what spaces part, as everywhere where words are counted."""
+    pieces = subwords.pieces(ids)
+    groups: list[list[int]] = []
+    for place, (token, piece) in enumerate(zip(ids, pieces, strict=True)):
+        if token > EOS:
+            if piece.startswith(SPACE_MARK) or not groups:
+                groups.append([place])
+            else:
+                groups[-1].append(place)
+    words = [group for group in groups if any(pieces[place].strip(SPACE_MARK) for place in group)]
+    word_of = {place: number for number, group in enumerate(words) for place in group}
+    return tuple(Token(token, pieces[place], word_of.get(place, -1)) for place, token in enumerate(ids))
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import unicodedata
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -45,7 +46,7 @@ class Token:
     id: int
     piece: str
     word: int
-    """Counted from 0 on each side; −1 for `<s>` and `</s>`."""
+    """Counted from 0 on each side; −1 for `<s>`, `</s>` and a space that belongs to no word."""
 
 
 @dataclass(frozen=True)
@@ -214,10 +215,19 @@ class Look:
         return allowed
 
     def labels(self, use: Use) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
-        """The tokens that look (rows) and the tokens that are looked at (columns); a decoder row is named by what it writes."""
-        if use == "encoder":
-            return self.source, self.source
-        return self.tgt_out, self.source if use == "cross" else self.tgt_in
+        """The tokens that look (rows) and the tokens that are looked at (columns).
+
+        A row of encoder-decoder attention is named by the token that its position writes, of self-attention by the one it reads.
+        """
+        if use == "cross":
+            return self.tgt_out, self.source
+        return (self.source, self.source) if use == "encoder" else (self.tgt_in, self.tgt_in)
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the whole page, in a frame of its own."""
+        from undivided.look.html import frame
+
+        return frame(self)
 
 
 def frozen(tensor: Tensor) -> Numbers:
@@ -239,7 +249,7 @@ def plain(value: Any, digits: int = 6) -> Any:
 
 
 def readable(piece: str) -> str:
-    """A subword for people: without `▁` where it begins a word, behind `·` where it goes on with one."""
+    """A subword for people: without `▁` where it begins a word, behind `·` where it goes on with one; signs as they are."""
     if piece.startswith("▁"):
         return piece[1:] or "␣"
-    return piece if piece in ("<s>", "</s>", "<unk>", "<pad>") else f"·{piece}"
+    return f"·{piece}" if piece[:1].isalnum() or unicodedata.category(piece[:1] or " ").startswith("M") else piece
