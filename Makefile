@@ -12,16 +12,24 @@ MINUTES ?= 10
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test check format sbom evalb prove-multi30k prove-damage prove-shards clean
+.PHONY: demo test chromium check format sbom evalb prove-multi30k prove-damage prove-shards clean
 
 demo: .venv/installed
 	$(BIN)/undivided demo --pair $(PAIR) --minutes $(MINUTES) --out demo
 
-test: .venv/installed-dev
+test: .venv/installed-dev chromium
 	@$(MAKE) --no-print-directory evalb || echo "EVALB could not be built; the tests that run it are skipped"
 	$(BIN)/python -m pytest $(PYTEST)
 
 evalb: .venv/evalb/evalb
+
+# Tests of the page of `undivided look` drive a browser. It is installed where that is allowed; elsewhere they skip and say so.
+chromium:
+	@for name in chromium chromium-browser google-chrome; do if command -v $$name >/dev/null; then exit 0; fi; done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then echo "installing chromium for the tests of the page (once) …"; \
+	(apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium) >/dev/null 2>&1 \
+	|| echo "chromium could not be installed: the tests of the page will skip"; \
+	else echo "no chromium, and no right to install it: the tests of the page will skip"; fi
 
 check: .venv/installed-dev
 	$(BIN)/ruff check src tests benchmarks tools

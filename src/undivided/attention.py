@@ -7,6 +7,9 @@ V vocabulary, W beam. Masks are boolean, broadcast to `B H T S`, and True means 
 from __future__ import annotations
 
 import math
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
@@ -25,21 +28,60 @@ def attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = N
     return weights @ value, weights
 
 
+Watcher = Callable[[nn.Module, Tensor], Tensor]
+"""Is shown the weights `… H T S` of every attention with the module they belong to; returns those to go on with."""
+
+
+class _Watching(threading.local):
+    now: Watcher | None = None
+
+
+_watching = _Watching()
+
+
+@contextmanager
+def watch(watcher: Watcher) -> Iterator[None]:
+    """Within it, in this thread, a watcher sees the weights of every attention, and may change them."""
+    before, _watching.now = _watching.now, watcher
+    try:
+        yield
+    finally:
+        _watching.now = before
+
+
+def seen(owner: nn.Module, weights: Tensor) -> Tensor:
+    """The weights `… H T S` after whoever watches has seen them. Every attention of every model passes here."""
+    return weights if _watching.now is None else _watching.now(owner, weights)
+
+
 LARGEST_SCORES = 128 * 128
 """Up to so many scores a head, plain batched products beat the fused kernel on a CPU; beyond, memory matters."""
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: Dropout | None = None) -> Tensor:
-    """The same as `attention`, fast: fused kernels that never hold all scores, or plain products where they win."""
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    dropout: Dropout | None = None,
+    owner: nn.Module | None = None,
+) -> Tensor:
+    """The same as `attention`, fast: fused kernels that never hold all scores, or plain products where they win.
+
+    Where somebody watches, the weights of an `owner` are computed by plain products, which show them.
+    """
     share = dropout.share if dropout is not None and dropout.training else 0.0
     short = query.shape[-2] * key.shape[-2] <= LARGEST_SCORES
+    watched = owner is not None and _watching.now is not None
     # With dropout on a CPU only the plain products take their masks from our generator.
-    if query.device.type != "cpu" or not (short or share):
+    if not watched and (query.device.type != "cpu" or not (short or share)):
         return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=share)
     scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)
     if mask is not None:
         scores.masked_fill_(~mask, -math.inf)
     weights = scores.softmax(dim=-1)
+    if owner is not None:
+        weights = seen(owner, weights)
     return (weights if dropout is None else dropout(weights)) @ value
 
 
@@ -112,7 +154,7 @@ class MultiHeadAttention(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """Self-attention over whole sequences, `B T D`. [paper 3.2.3]"""
         query, key, value = (self.heads(part) for part in self.qkv(x).split(self.widths, dim=-1))
-        return self.join(attend(query, key, value, mask, self.dropout))
+        return self.join(attend(query, key, value, mask, self.dropout, self))
 
     def read(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of the encoder's output, `B H S K`, computed once for all steps."""
@@ -121,7 +163,7 @@ class MultiHeadAttention(nn.Module):
 
     def across(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
         """Encoder-decoder attention: queries `B T D` from the decoder, T and S are free to differ. [paper 3.2.3]"""
-        return self.join(attend(self.heads(self.query(x)), key, value, mask, self.dropout))
+        return self.join(attend(self.heads(self.query(x)), key, value, mask, self.dropout, self))
 
     def step(self, x: Tensor, cache: Cache) -> Tensor:
         """Self-attention of one new position `B W D` to all before it and itself."""
@@ -132,7 +174,7 @@ class MultiHeadAttention(nn.Module):
         if self.window:
             near = self.window // 2 + 1
             keys, values = keys[..., -near:, :], values[..., -near:, :]
-        return self.output(attend(query, keys, values).reshape(batch, beam, -1))
+        return self.output(attend(query, keys, values, owner=self).reshape(batch, beam, -1))
 
     def heads(self, x: Tensor) -> Tensor:
         """`B T (H K)` → `B H T K`."""

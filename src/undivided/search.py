@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -26,6 +26,18 @@ class Hypothesis:
     """Whether it ended by itself; if not, it was cut at the length limit."""
 
 
+@dataclass(frozen=True)
+class BeamStep:
+    """What one step of beam search had before it, for whoever watches: `C` candidates of each sentence, best first."""
+
+    sentences: Tensor  # B
+    parents: Tensor  # B C, which beam a candidate continues
+    tokens: Tensor  # B C, with what
+    totals: Tensor  # B C, log-probability of all its tokens
+    ended: Tensor  # B C, whether it is taken as finished
+    going: Tensor  # B W, places of the candidates that go on as the next beams
+
+
 def length_penalty(length: int | Tensor, alpha: float) -> float | Tensor:
     """((5 + |Y|) / 6)^α (Wu et al., 2016). [paper 6.1]"""
     return ((5 + length) / 6) ** alpha
@@ -38,20 +50,45 @@ def search(
     device: torch.device,
     prefixes: Sequence[Sequence[int]] | None = None,
     keys: Sequence[int] | None = None,
+    watcher: Callable[[BeamStep], None] | None = None,
 ) -> list[list[Hypothesis]]:
     """The n best translations of each source, best first; samples in the order drawn. A batch has no influence on them.
 
     `prefixes` are target ids that translations must begin with. `keys` tell samples apart, whatever the batch.
+    A `watcher` is told of every step of beam search.
     """
+    with torch.inference_mode():
+        if config.sample:
+            state, limits, forced = _begun(model, sources, config, device, prefixes)
+            return _sample(model, state, limits, forced, config, keys if keys is not None else range(len(sources)))
+        return begin_beam_search(model, sources, config, device, prefixes, watcher).run()
+
+
+def begin_beam_search(
+    model: Seq2Seq,
+    sources: Sequence[Sequence[int]],
+    config: SearchConfig,
+    device: torch.device,
+    prefixes: Sequence[Sequence[int]] | None = None,
+    watcher: Callable[[BeamStep], None] | None = None,
+) -> BeamSearch:
+    """The sources read, and a beam search over them that has not yet taken a step."""
+    return BeamSearch(model, *_begun(model, sources, config, device, prefixes), config, watcher)
+
+
+def _begun(
+    model: Seq2Seq,
+    sources: Sequence[Sequence[int]],
+    config: SearchConfig,
+    device: torch.device,
+    prefixes: Sequence[Sequence[int]] | None,
+) -> tuple[DecoderState, Tensor, Tensor]:
+    """The state before the first step, the length limits `B` and what is forced `B P`."""
     src = padded(sources).to(device)
     src_mask = None if bool((src != PAD).all()) else src != PAD
     limits = torch.tensor([len(row) - 1 + config.max_extra for row in sources], device=device)
-    with torch.inference_mode():
-        state = model.start(model.encode(src, src_mask))
-        forced = _forced(prefixes, limits)
-        if config.sample:
-            return _sample(model, state, limits, forced, config, keys if keys is not None else range(len(sources)))
-        return BeamSearch(model, state, limits, forced, config).run()
+    state = model.start(model.encode(src, src_mask))
+    return state, limits, _forced(prefixes, limits)
 
 
 def _forced(prefixes: Sequence[Sequence[int]] | None, limits: Tensor) -> Tensor:
@@ -79,8 +116,16 @@ def next_log_probabilities(model: Seq2Seq, state: DecoderState, tokens: Tensor, 
 class BeamSearch:
     """Beam search over a batch; sentences leave it when they are done. With beam size 1 it is greedy search."""
 
-    def __init__(self, model: Seq2Seq, state: DecoderState, limits: Tensor, forced: Tensor, config: SearchConfig) -> None:
-        self.model, self.state, self.config = model, state, config
+    def __init__(
+        self,
+        model: Seq2Seq,
+        state: DecoderState,
+        limits: Tensor,
+        forced: Tensor,
+        config: SearchConfig,
+        watcher: Callable[[BeamStep], None] | None = None,
+    ) -> None:
+        self.model, self.state, self.config, self.watcher = model, state, config, watcher
         self.finished: list[list[Hypothesis]] = [[] for _ in limits]
         self.limits, self.forced = limits, forced  # B, B P
         self.sentences = torch.arange(len(limits), device=limits.device)  # B
@@ -105,6 +150,9 @@ class BeamSearch:
         self._finish(best[:, :beam], parents[:, :beam], ended[:, :beam], length)
         # Of twice as many candidates as beams, at least as many as beams go on: each parent ends once.
         going, choice = best.masked_fill(ended, -math.inf).topk(min(beam, best.shape[1]), dim=1)
+        if self.watcher is not None:
+            taken = ended & (torch.arange(ended.shape[1], device=ended.device) < beam)
+            self.watcher(BeamStep(self.sentences, parents, tokens, best, taken, choice))
         parents, tokens = parents.gather(1, choice), tokens.gather(1, choice)
         written = self.tokens.gather(1, parents[:, :, None].expand(-1, -1, length))
         self.tokens, self.scores = torch.cat([written, tokens[:, :, None]], dim=2), going

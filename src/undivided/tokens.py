@@ -240,6 +240,11 @@ class WordVariants:
             symbols[place : place + 2] = [symbols[place] + symbols[place + 1]]
 
 
+def one_line(text: str) -> str:
+    """A text without line breaks: one line out for every line in, whatever bytes a model writes."""
+    return re.sub(r"[\r\n]+", " ", text)
+
+
 class Tokenizer:
     """The subwords of both languages: one joint model, or one each."""
 

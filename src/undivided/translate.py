@@ -17,8 +17,10 @@ from undivided.console import Console, InputError, plural
 from undivided.device import choose_device, use_threads
 from undivided.engines import TorchEngine, choose_engine
 from undivided.engines.torch import by_length
+from undivided.look import Look, look, what_if
 from undivided.search import Hypothesis, forced_scores
 from undivided.settings import check_range
+from undivided.tokens import one_line
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,15 @@ class Translator:
             raise InputError(f"n_best: {config.n_best} translations need a beam_size of as many; it is {config.beam_size}")
         return config
 
+    def look(self, text: str, target: str | None = None, *, ask: bool = False, **options: Any) -> Look:
+        """See a text on its way through the model, with the model's own translation or one that is forced on it.
+
+        With `ask` also what if each head were off, or other words came; that takes as long as translating so many times.
+        """
+        config = self.search_config(**options)
+        seen = look(self.artifact, text, target, config)
+        return what_if(self.artifact, seen, config) if ask else seen
+
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[list[float]]:
         """Log-probability of every token of given translations, the end symbol included."""
         src = self.artifact.tokenizer.source.encode(sources)
@@ -202,11 +213,6 @@ class _Job:
     text: str
     prefix: str
     key: int
-
-
-def one_line(text: str) -> str:
-    """A text without line breaks: one line out for every line in, whatever bytes a model writes."""
-    return re.sub(r"[\r\n]+", " ", text)
 
 
 SENTENCE_END = re.compile(r"(?<=[.!?。！？])(\s+)")

@@ -12,7 +12,7 @@ import sacrebleu
 from samples import flags, sentences, tiny_recipe, write_lines, write_pairs
 
 REFERENCE = ("--threads", "1", "--engine", "torch")
-VERBS = ("train", "translate", "score", "plan", "distill", "average", "paper", "demo")
+VERBS = ("train", "translate", "score", "look", "plan", "distill", "average", "paper", "demo")
 PAIRS = sentences(40, seed=3)
 
 

@@ -3,10 +3,10 @@ import dataclasses
 import pytest
 import yaml
 
-from undivided.cli import given, parser
+from undivided.cli import parser
 from undivided.config import PRESETS, CorpusFiles, Recipe, build, preset_for
 from undivided.console import InputError
-from undivided.settings import as_values, coerce, leaves, merge, nested, read_yaml
+from undivided.settings import as_values, coerce, given, leaves, merge, nested, read_yaml
 
 
 def fault(values):

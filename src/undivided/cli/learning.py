@@ -1,0 +1,120 @@
+"""The verbs that make models: train, plan, distill, average, demo."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from undivided.cli.options import add_quiet, recipe_values
+from undivided.config import PRESETS, Recipe, build
+from undivided.console import Console, InputError
+from undivided.settings import add_settings
+
+
+def add_train(verbs: Any) -> None:
+    """`undivided train`."""
+    verb = verbs.add_parser(
+        "train",
+        help="learn a model; on an existing directory, go on",
+        description="Learn a model from parallel text. Settings come from a recipe, from flags, or from both (flags win). "
+        f"Presets: {', '.join(PRESETS)}. Run again on the same --out to go on after a stop.",
+    )
+    verb.add_argument("recipe", nargs="?", help="a YAML file with the settings")
+    add_settings(verb, Recipe)
+    add_quiet(verb)
+    verb.set_defaults(run=run_train)
+
+
+def run_train(options: argparse.Namespace) -> None:
+    """Learn a model."""
+    values = recipe_values(options)
+    from undivided.train import train
+
+    train(values, Console(options.quiet))
+
+
+def add_plan(verbs: Any) -> None:
+    """`undivided plan`."""
+    verb = verbs.add_parser(
+        "plan",
+        help="parameters, FLOPs, memory, time, before anything runs",
+        description="What a training will cost: counted from the recipe, timed by some seconds of training on this machine. "
+        "Times on GPUs are reckoned, not measured.",
+    )
+    verb.add_argument("recipe", nargs="?", help="a YAML file with the settings")
+    verb.add_argument("--seconds", type=float, default=10.0, help="how long to measure this machine; 0 is not (default: 10)")
+    verb.add_argument("--length", type=int, default=25, help="tokens of a sentence, for the cost of attention (default: 25)")
+    add_settings(verb, Recipe)
+    verb.set_defaults(run=run_plan)
+
+
+def run_plan(options: argparse.Namespace) -> None:
+    """Say what a training will cost."""
+    values = recipe_values(options)
+    if options.length < 1 or options.seconds < 0:
+        raise InputError(f"--length {options.length}, --seconds {options.seconds:g}: expected positive numbers")
+    recipe = build(values)
+    from undivided.device import use_threads
+    from undivided.plan import make_plan, measure, report
+
+    use_threads(recipe.train.threads)
+    plan = make_plan(recipe, options.length)
+    print(report(plan, measure(plan, options.seconds) if options.seconds else None))
+
+
+def add_distill(verbs: Any) -> None:
+    """`undivided distill`."""
+    verb = verbs.add_parser(
+        "distill",
+        help="a faster student of a trained model",
+        description="Translate the training text with a teacher's beam and train a student on that: the teacher's own recipe with "
+        "one decoder layer, or a preset and settings as given. Run again on the same --out to go on after a stop.",
+    )
+    verb.add_argument("teacher", help="a model folder")
+    verb.add_argument("recipe", nargs="?", help="a YAML file with the student's settings")
+    add_settings(verb, Recipe)
+    add_quiet(verb)
+    verb.set_defaults(run=run_distill)
+
+
+def run_distill(options: argparse.Namespace) -> None:
+    """Train a student."""
+    values = recipe_values(options)
+    from undivided.distill import distill
+
+    distill(options.teacher, values, Console(options.quiet))
+
+
+def add_average(verbs: Any) -> None:
+    """`undivided average`."""
+    verb = verbs.add_parser("average", help="averaged checkpoints", description="Average the last checkpoints of a training run.")
+    verb.add_argument("model", help="the directory of a training run")
+    verb.add_argument("--last", type=int, default=5, metavar="N", help="how many checkpoints (default: 5)")
+    verb.add_argument("-o", "--output", required=True, metavar="DIR", help="the new model folder")
+    verb.set_defaults(run=run_average)
+
+
+def run_average(options: argparse.Namespace) -> None:
+    """Average checkpoints."""
+    from undivided.checkpoint import average
+
+    average(options.model, options.last, options.output)
+
+
+def add_demo(verbs: Any) -> None:
+    """`undivided demo`."""
+    verb = verbs.add_parser(
+        "demo", help="what `make demo` runs", description="Get a real corpus, train on it for minutes, score, translate."
+    )
+    verb.add_argument("--pair", default="en-de", help="language pair: en-de, en-fr or en-ko (default: en-de)")
+    verb.add_argument("--minutes", type=float, default=10.0, help="minutes of training (default: 10)")
+    verb.add_argument("--out", default="demo", metavar="DIR", help="where corpus and model go (default: demo)")
+    verb.set_defaults(run=run_demo)
+
+
+def run_demo(options: argparse.Namespace) -> None:
+    """The demo."""
+    from undivided.demo import demo
+
+    demo(options.pair, options.minutes, Path(options.out), Console())

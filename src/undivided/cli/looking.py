@@ -1,0 +1,94 @@
+"""The verb that sees inside models: look."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from undivided.cli.options import Output, add_compute, add_quiet, input_lines, search_options
+from undivided.config import CorpusFiles, SearchConfig
+from undivided.console import Console, InputError, Progress
+from undivided.settings import add_settings, coerce
+
+
+def add_look(verbs: Any) -> None:
+    """`undivided look`."""
+    verb = verbs.add_parser(
+        "look",
+        help="see inside: attention, candidates, beam tree; what each head does",
+        description="See one sentence on its way through a model: on stdout in short, or as a page that needs no network (.html), "
+        "as numbers (.json), as a picture (.png .svg .pdf). With --corpus: what each head does on it.",
+    )
+    verb.add_argument("model", help="a model folder")
+    verb.add_argument("text", nargs="?", help="what to translate; - reads one line of stdin")
+    verb.add_argument("--target", metavar="TEXT", help="look at this translation instead of the model's own")
+    verb.add_argument("-o", "--output", metavar="OUT", help="a file that ends in .html, .json, .png, .svg or .pdf")
+    verb.add_argument("--fast", action="store_true", help="leave out what if: heads turned off, other words")
+    picture = verb.add_argument_group("pictures")
+    picture.add_argument("--use", choices=("encoder", "decoder", "cross"), default="cross", help="which attention (default: cross)")
+    picture.add_argument("--layer", type=int, default=0, metavar="N", help="from 1; 0 is the last (default: 0)")
+    picture.add_argument("--head", type=int, default=0, metavar="N", help="from 1; 0 is the mean of all (default: 0)")
+    picture.add_argument("--grid", action="store_true", help="all heads of all layers, small")
+    corpus = verb.add_argument_group("heads of a corpus")
+    corpus.add_argument("--corpus", nargs="+", metavar="FILE", help="SOURCE TARGET files, or one TSV")
+    corpus.add_argument("--lines", type=int, default=200, metavar="N", help="look at so many lines; 0 is all (default: 200)")
+    corpus.add_argument("--alignments", metavar="OUT", help="write word alignments in Pharaoh format, a line for each line")
+    add_settings(verb, SearchConfig)
+    add_compute(verb, None)
+    add_quiet(verb)
+    verb.set_defaults(run=run_look)
+
+
+def run_look(options: argparse.Namespace) -> None:
+    """See inside a model."""
+    search, console = search_options(options), Console(options.quiet)
+    if (options.text is None) == (options.corpus is None):
+        raise InputError("say what to look at: a text, or --corpus with its files")
+    if options.corpus:
+        return run_look_corpus(options, console)
+    from undivided.look import View, kind_of, questions, summary, what_if, write
+    from undivided.shards.work import decoded
+    from undivided.translate import Translator
+
+    kind = kind_of(options.output) if options.output else "text"
+    text = next(decoded(input_lines("-"), "stdin", console.warn), "") if options.text == "-" else options.text
+    translator = Translator(options.model, options.device, options.threads, "torch")
+    view = View(options.use, options.layer, options.head, options.grid)
+    seen = translator.look(text, options.target, **search)
+    view.check(seen)
+    if kind in ("html", "json") and not options.fast:
+        progress = Progress(console, "questions answered", questions(seen))
+        seen = what_if(translator.artifact, seen, translator.search_config(**search), progress.advance)
+        console.clear()
+    if not options.output:
+        with Output("-") as out:
+            out.write(f"{summary(seen)}\n")
+        return None
+    missing = write(seen, options.output, view)
+    if missing:
+        console.warn(f"no font of this machine has {' '.join(missing)}: the picture shows boxes there")
+    return console.say(f"wrote {options.output}")
+
+
+def run_look_corpus(options: argparse.Namespace, console: Console) -> None:
+    """What each head does on a corpus."""
+    suffix = Path(options.output).suffix if options.output else ".txt"
+    faults = [f"{options.output}: the report of a corpus is written as .txt or .json"] if suffix not in (".txt", ".json") else []
+    if options.lines < 0:
+        faults.append(f"--lines: {options.lines} is less than 0")
+    try:
+        files = coerce([options.corpus], list[CorpusFiles])[0]
+    except ValueError as error:
+        faults.append(f"--corpus: {error}")
+    if faults:
+        raise InputError("; ".join(faults))
+    from undivided.heads.report import as_json, report, table
+    from undivided.translate import Translator
+
+    result = report(Translator(options.model, options.device, options.threads, "torch"), files, options.lines, console)
+    with Output(options.output or "-") as out:
+        out.write(as_json(result) if suffix == ".json" else table(result))
+    if options.alignments:
+        with Output(options.alignments) as out:
+            out.write("".join(f"{line}\n" for line in result.alignments))

@@ -1,0 +1,154 @@
+"""The verbs that use models: translate, score."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from undivided.cli.options import Output, add_compute, add_quiet, count_lines, input_lines, search_options
+from undivided.config import SearchConfig
+from undivided.console import Console, InputError, Progress, plural, visible
+from undivided.settings import add_settings
+
+
+def add_translate(verbs: Any) -> None:
+    """`undivided translate`."""
+    verb = verbs.add_parser(
+        "translate",
+        help="one line out for every line in",
+        description="Translate a file, or stdin, line by line: one line out for every line in, in order; empty stays empty.",
+    )
+    verb.add_argument("model", help="a model folder")
+    verb.add_argument("file", nargs="?", default="-", help="text to translate, also .gz .xz .zst (default: stdin)")
+    verb.add_argument("-o", "--output", default="-", metavar="OUT", help="where translations go (default: stdout)")
+    verb.add_argument("--scores", action="store_true", help="write the score before each translation, with a tab between")
+    verb.add_argument("--prefix", metavar="FILE", help="a line of target text for each line in, which its translation begins with")
+    verb.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="share FILE out among N processes, each with --threads (default: 1); after a stop, go on",
+    )
+    verb.add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        help="share FILE out in a Ray cluster; `local` starts one here (extra: ray); --workers: how many",
+    )
+    add_settings(verb, SearchConfig)
+    add_compute(verb, "auto")
+    add_quiet(verb)
+    verb.set_defaults(run=run_translate)
+
+
+def run_translate(options: argparse.Namespace) -> None:
+    """Translate lines."""
+    search = search_options(options)
+    console = Console(options.quiet)
+    if options.file != "-" and not Path(options.file).exists():
+        raise InputError(f"{options.file}: no such file")
+    if options.workers is not None or options.ray is not None:
+        _share_out(options, search, console)
+        return
+    from undivided.score import read_lines
+    from undivided.shards.work import decoded, remarks, written
+    from undivided.translate import Translator
+
+    translator = Translator(options.model, options.device, options.threads, options.engine, console)
+    prefixes = read_lines(options.prefix) if options.prefix else None
+    progress = Progress(console, "translated lines", count_lines(options.file))
+    with Output(options.output) as out:
+        lines = decoded(input_lines(options.file), options.file if options.file != "-" else "stdin", console.warn)
+        results = translator.stream(lines, prefixes, progress.advance, **search)
+        for number, result in enumerate(results, 1):
+            for remark in remarks(number, result, translator.longest):
+                console.warn(remark)
+            text = written(number, result, options.scores, search.get("n_best", 1))
+            # Data goes out as it is; only a terminal is not given what it would obey.
+            out.write(visible(text) if out.isatty() else text)
+            out.flush()
+    console.clear()
+
+
+def _share_out(options: argparse.Namespace, search: dict[str, Any], console: Console) -> None:
+    """Translate a file by several workers."""
+    from undivided.shards import translate_file
+    from undivided.translate import Translator
+
+    engine = options.engine
+    if engine == "auto":
+        # Once, here: all workers must take the same.
+        found = Translator(options.model, options.device, options.threads, "auto", console).engine.name
+        engine = "torch" if found == "torch" else "ctranslate2"
+    translate_file(
+        options.model,
+        options.file,
+        options.output,
+        options.workers if options.workers is not None else 0,
+        console,
+        search=search,
+        prefix=options.prefix,
+        scores=options.scores,
+        device=options.device,
+        threads=options.threads,
+        engine=engine,
+        ray=options.ray,
+    )
+
+
+def add_score(verbs: Any) -> None:
+    """`undivided score`."""
+    verb = verbs.add_parser(
+        "score",
+        help="BLEU, chrF, TER of files, or of a model on a test set",
+        description="Score translations against references, with signatures; or translate SOURCE with --model and score that.",
+    )
+    verb.add_argument("file", help="translations; with --model, the source text")
+    verb.add_argument("reference", nargs="+", help="reference translations, one file or several")
+    verb.add_argument("--model", help="translate FILE with this model folder first")
+    verb.add_argument("--moses", metavar="LANG", help="also the lowercased Moses-tokenised BLEU of older papers")
+    verb.add_argument("--json", action="store_true", help="write JSON")
+    verb.add_argument("-o", "--output", metavar="OUT", help="with --model: also keep the translations")
+    add_settings(verb, SearchConfig)
+    add_compute(verb, "torch")
+    add_quiet(verb)
+    verb.set_defaults(run=run_score)
+
+
+def run_score(options: argparse.Namespace) -> None:
+    """Score files or a model."""
+    search = search_options(options)
+    from undivided.score import Score, moses_bleu, perplexity, read_lines, score
+
+    lines = read_lines(options.file)
+    references = [read_lines(path) for path in options.reference]
+    for path, reference in zip(options.reference, references, strict=True):
+        if len(reference) != len(lines):
+            raise InputError(f"{options.file} has {plural(len(lines), 'line')}, but {path} has {len(reference):,}")
+    extra: list[Score] = []
+    lang = ""
+    if options.model:
+        from undivided.translate import Translator
+
+        console = Console(options.quiet)
+        translator = Translator(options.model, options.device, options.threads, options.engine, console)
+        lang = translator.artifact.recipe.data.target_lang
+        sources, progress = lines, Progress(console, "translated lines", len(lines))
+        lines = [result.text for result in translator.stream(sources, advance=progress.advance, **search)]
+        progress.console.clear()
+        config = translator.search_config(**search)
+        extra.append(Score("perplexity", perplexity(translator, sources, references[0]), "tokens:subwords|end:counted"))
+        if options.output:
+            Path(options.output).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        if not options.quiet:
+            print(
+                f"engine {translator.engine.name}, beam {config.beam_size}, length penalty {config.length_penalty}", file=sys.stderr
+            )
+    results = score(lines, *references, target_lang=lang)
+    if options.moses:
+        results.append(moses_bleu(lines, references[0], options.moses))
+    for figure in results + extra:
+        print(json.dumps(dataclasses.asdict(figure)) if options.json else figure)

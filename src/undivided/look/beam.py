@@ -1,0 +1,101 @@
+"""The tree of a beam search, and why each of its branches died. [paper 6.1]"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from undivided.config import SearchConfig
+from undivided.look.result import Branch, Fate
+from undivided.models import Seq2Seq
+from undivided.search import BeamStep, Hypothesis, length_penalty, search
+from undivided.tokens import EOS, Subwords
+
+
+@dataclass
+class _Node:
+    parent: int
+    step: int
+    id: int
+    total: float
+    fate: Fate
+    best: bool = False
+
+
+class Tree:
+    """Watches the search of one sentence and keeps every candidate that was among the best of its step."""
+
+    def __init__(self) -> None:
+        self.nodes: list[_Node] = []
+        self.beams: list[int] = [-1]
+        """The node of each beam; a beam without a node has probability 0."""
+
+    def __call__(self, step: BeamStep) -> None:
+        """One step further."""
+        going = step.going[0].tolist()
+        nodes: dict[int, int] = {}
+        columns = zip(*(part[0].tolist() for part in (step.parents, step.tokens, step.totals, step.ended)), strict=True)
+        for place, (parent, token, total, ended) in enumerate(columns):
+            if total == -math.inf or self.beams[parent] == _NOWHERE:
+                continue
+            fate: Fate = "ended" if ended else "continued" if place in going else "ended too low" if token == EOS else "fell out"
+            origin = self.beams[parent]
+            nodes[place] = len(self.nodes)
+            self.nodes.append(_Node(origin, self.nodes[origin].step + 1 if origin >= 0 else 1, token, total, fate))
+        self.beams = [nodes.get(place, _NOWHERE) for place in going]
+
+    def close(self, chosen: Hypothesis, limit: int, alpha: float) -> None:
+        """Tell how it ended for those that were still going, and mark the way to the translation."""
+        scores = {number: node.total / float(length_penalty(node.step, alpha)) for number, node in enumerate(self.nodes)}
+        ended = [scores[number] for number, node in enumerate(self.nodes) if node.fate == "ended"]
+        for number in self.beams:
+            if number != _NOWHERE:
+                cut = self.nodes[number].step >= limit and scores[number] > max(ended, default=-math.inf)
+                self.nodes[number].fate = "length limit" if cut else "overtaken"
+        parents = {node.parent for node in self.nodes if node.fate not in ("fell out", "ended too low")}
+        for number, node in enumerate(self.nodes):
+            if node.fate == "continued" and number not in parents:
+                node.fate = "crowded out"
+        self._mark(chosen)
+
+    def _mark(self, chosen: Hypothesis) -> None:
+        wanted = [*chosen.tokens, EOS] if chosen.finished else chosen.tokens
+        last = ("ended",) if chosen.finished else ("length limit", "overtaken")
+        for number, node in enumerate(self.nodes):
+            if node.fate in last and node.step == len(wanted) and self._tokens(number) == wanted:
+                node.fate = "chosen"
+                while number >= 0:
+                    self.nodes[number].best = True
+                    number = self.nodes[number].parent
+                return
+
+    def _tokens(self, number: int) -> list[int]:
+        tokens = []
+        while number >= 0:
+            tokens.append(self.nodes[number].id)
+            number = self.nodes[number].parent
+        return tokens[::-1]
+
+
+_NOWHERE = -2
+
+
+def follow(
+    model: Seq2Seq, source: list[int], config: SearchConfig, device: torch.device, subwords: Subwords
+) -> tuple[Hypothesis, tuple[Branch, ...]]:
+    """The best translation of a source as `search` finds it, and the tree of that search."""
+    tree = Tree()
+    best = search(model, [source], config, device, watcher=tree)[0][0]
+    alpha = config.length_penalty
+    tree.close(best, len(source) - 1 + config.max_extra, alpha)
+    pieces = subwords.pieces([node.id for node in tree.nodes])
+    branches = (
+        Branch(
+            node.parent, node.step, node.id, piece, node.total, node.total / float(length_penalty(node.step, alpha)),
+            node.fate, node.best,
+        )
+        for node, piece in zip(tree.nodes, pieces, strict=True)
+    )  # fmt: skip
+    return best, tuple(branches)

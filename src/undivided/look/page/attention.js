@@ -1,0 +1,112 @@
+// The attention of one use: lines between words, all heads at a glance, and the numbers.
+
+import { css } from "./colour.js";
+import { matrix, meanMatrix } from "./data.js";
+import { card, choice, h } from "./dom.js";
+import { heatTable } from "./heat.js";
+import { linesView } from "./lines.js";
+import { multiplesView } from "./multiples.js";
+
+export function attentionSection(store, data) {
+  let known = "";
+  let mean = null;
+  // The mean of the chosen heads; of one head, its weights.
+  function selected() {
+    const { use, layer, heads } = store.values;
+    const wanted = `${use} ${layer} ${heads}`;
+    if (wanted !== known) mean = meanMatrix(heads.map((head) => matrix(data.attention[use], layer, head)));
+    known = wanted;
+    return mean;
+  }
+
+  const heat = heatTable("attention weights: rows look at columns", (row, column) => {
+    store.set({ hover: row >= 0 ? { side: "row", index: row } : column >= 0 ? { side: "column", index: column } : null });
+  });
+  const title = h("h3", {});
+  store.on(["use", "layer", "heads"], ({ use, layer, heads }) => {
+    const which = heads.length === 1 ? `head ${heads[0] + 1}` : `mean of ${heads.length} heads`;
+    title.textContent = `Numbers: ${data.uses[use]}, layer ${layer + 1}, ${which}`;
+  });
+  store.on(["use", "layer", "heads", "palette"], ({ use, palette }) => {
+    const masked = (row, column) => data.masked(use, row, column);
+    heat.show(data.rows(use), data.columns(use), selected(), palette.weight, palette, masked);
+  });
+  store.on(["hover", "pinned", "use"], ({ hover, pinned }) => {
+    const focus = hover || pinned;
+    heat.mark(focus?.side === "row" ? focus.index : -1, focus?.side === "column" ? focus.index : -1);
+  });
+
+  return h(
+    "div",
+    { class: "attention" },
+    controls(store, data),
+    h(
+      "div",
+      { class: "columns" },
+      card("Who looks at whom", null, linesView(store, data, selected)),
+      card("All heads", "A row for each layer, a column for each head. Inside: words that look from top to bottom, words looked at from left to right.", multiplesView(store, data), legend(store)),
+    ),
+    h("section", { class: "card" }, title, h("p", { class: "note" }, "Every row sums to 1. Hatched: masked, no position may look there."), heat.element),
+  );
+}
+
+function controls(store, data) {
+  const names = { encoder: "Encoder self", decoder: "Decoder self", cross: "Encoder–decoder" };
+  const uses = choice("Attention", data.useNames.map((use) => [use, names[use]]), store.values.use, (use) => {
+    const [layers, heads] = data.attention[use].shape;
+    const { layer, heads: before } = store.values;
+    const kept = before.filter((head) => head < heads);
+    store.set({ use, layer: Math.min(layer, layers - 1), heads: kept.length ? kept : [0], hover: null, pinned: null });
+  });
+  const most = (dimension) => Math.max(...data.useNames.map((use) => data.attention[use].shape[dimension]));
+  const options = Array.from({ length: most(0) }, (_, number) => [number, String(number + 1)]);
+  const layers = choice("Layer", options, store.values.layer, (layer) => store.set({ layer }));
+  const heads = headStrip(store, data, most(1));
+  store.on(["use"], ({ use }) => {
+    uses.show(use);
+    layers.limit(data.attention[use].shape[0]);
+  });
+  store.on(["layer"], ({ layer }) => layers.show(layer));
+  return h("div", { class: "controls" }, uses.element, layers.element, heads);
+}
+
+// Any number of heads can be shown at once, but never none.
+function headStrip(store, data, most) {
+  const boxes = Array.from({ length: most }, (_, head) => {
+    const input = h("input", { type: "checkbox", value: String(head), onchange: () => toggle(head) });
+    return { head, input, element: h("label", {}, input, h("span", {}, h("i", { "aria-hidden": "true" }), String(head + 1))) };
+  });
+  const count = () => data.attention[store.values.use].shape[1];
+  const everyone = () => store.set({ heads: Array.from({ length: count() }, (_, head) => head) });
+
+  function toggle(head) {
+    const { heads } = store.values;
+    const next = heads.includes(head) ? heads.filter((each) => each !== head) : [...heads, head].sort((a, b) => a - b);
+    store.set({ heads: next.length ? next : [head] });
+    show(store.values);
+  }
+
+  function show({ heads, palette }) {
+    for (const { head, input, element } of boxes) {
+      input.checked = heads.includes(head);
+      element.hidden = head >= count();
+      element.style.setProperty("--colour", palette.head(head));
+    }
+  }
+  store.on(["use", "heads", "palette"], show);
+  const all = h("button", { type: "button", class: "small", onclick: everyone }, "all");
+  return h("fieldset", { class: "choice heads" }, h("legend", {}, "Heads"), ...boxes.map((box) => box.element), all);
+}
+
+function legend(store) {
+  const steps = [0, 0.05, 0.1, 0.25, 0.5, 0.75, 1];
+  const cells = steps.map((value) => h("span", {}, value === 0 ? "0" : value === 1 ? "1" : String(value).replace(/^0/, "")));
+  store.on(["palette"], ({ palette }) => {
+    cells.forEach((cell, at) => {
+      const shade = palette.weight(steps[at]);
+      cell.style.background = css(shade);
+      cell.style.color = palette.ink(shade);
+    });
+  });
+  return h("div", { class: "legend", role: "img", "aria-label": "colours from weight 0 to weight 1" }, ...cells);
+}

@@ -1,0 +1,151 @@
+// Words on the left look at words on the right: a line for every weight, a colour for every head.
+
+import { matrix, readable } from "./data.js";
+import { fitCanvas, h, percent, quoted, word } from "./dom.js";
+
+const WORD_HEIGHT = 24;
+const FAINT = 0.02;
+
+export function linesView(store, data, selected) {
+  const left = h("div", { class: "words left", role: "group", "aria-label": "words that look" });
+  const right = h("div", { class: "words right", role: "group", "aria-label": "words that are looked at" });
+  const canvas = h("canvas", { "aria-hidden": "true" });
+  const between = h("div", { class: "between" }, canvas);
+  const heads = h("div", { class: "lines-heads" }, h("span", {}, ""), h("span", {}, ""));
+  const said = h("p", { class: "said", "aria-live": "polite" });
+  const element = h("div", { class: "lines" }, heads, h("div", { class: "lines-body" }, left, between, right), said);
+  let width = 0;
+
+  function wordButton(side, piece, index, extra) {
+    const focus = { side, index };
+    return h(
+      "button",
+      {
+        type: "button",
+        tabindex: index === 0 ? "0" : "-1",
+        onpointerenter: (event) => event.pointerType !== "touch" && store.set({ hover: focus }),
+        onpointerleave: () => store.set({ hover: null }),
+        onfocus: (event) => event.target.matches(":focus-visible") && store.set({ hover: focus }),
+        onblur: () => store.set({ hover: null }),
+        onclick: () => pin(focus),
+        onkeydown: (event) => move(event, side, index),
+      },
+      word(piece),
+      extra ? h("small", {}, extra) : null,
+    );
+  }
+
+  function pin(focus) {
+    const now = store.values.pinned;
+    const same = now && now.side === focus.side && now.index === focus.index;
+    store.set({ pinned: same ? null : focus });
+    if (!same && focus.side === "row" && store.values.use !== "encoder") store.set({ step: focus.index });
+  }
+
+  // Arrow keys walk through the words; Tab leaves the column.
+  function move(event, side, index) {
+    const list = [...(side === "row" ? left : right).children];
+    const places = { ArrowDown: index + 1, ArrowUp: index - 1, Home: 0, End: list.length - 1 };
+    const other = side === "row" ? right : left;
+    let next = list[places[event.key]];
+    if (event.key === "ArrowRight" || event.key === "ArrowLeft") next = other.children[Math.min(index, other.children.length - 1)];
+    if (!next) return;
+    event.preventDefault();
+    for (const button of [...left.children, ...right.children]) button.tabIndex = button === next ? 0 : -1;
+    next.focus();
+  }
+
+  function build({ use }) {
+    const writes = (index) => (use === "decoder" ? `→ ${readable(data.written[index])}` : null);
+    left.replaceChildren(...data.rows(use).map((piece, index) => wordButton("row", piece, index, writes(index))));
+    right.replaceChildren(...data.columns(use).map((piece, index) => wordButton("column", piece, index)));
+    const sides = {
+      encoder: ["source word looks", "at source words"],
+      decoder: ["position that reads (→ writes) looks", "at words read"],
+      cross: ["position that writes … looks", "at source words"],
+    };
+    sides[use].forEach((text, side) => (heads.children[side].textContent = text));
+    between.style.height = `${WORD_HEIGHT * Math.max(left.children.length, right.children.length)}px`;
+  }
+
+  function focusNow({ hover, pinned }) {
+    const focus = hover || pinned;
+    const list = focus && (focus.side === "row" ? left : right).children;
+    return focus && focus.index < list.length ? focus : null;
+  }
+
+  function draw(values) {
+    const { use, layer, heads: shown, palette } = values;
+    const focus = focusNow(values);
+    const context = fitCanvas(canvas, width, between.clientHeight);
+    shown.forEach((head, order) => {
+      const weights = matrix(data.attention[use], layer, head);
+      const shift = (order - (shown.length - 1) / 2) * Math.min(2.5, 14 / shown.length);
+      context.strokeStyle = palette.head(head);
+      // A ninth head has the colour of the first, and dashes.
+      context.setLineDash(head >= 8 ? [5, 3] : []);
+      eachLine(weights, focus, (row, column, weight) => {
+        context.globalAlpha = Math.min(1, focus ? 0.15 + 0.85 * weight : weight * (shown.length > 1 ? 0.75 : 0.95));
+        context.lineWidth = focus ? 1 + 3 * weight : 0.75 + 1.5 * weight;
+        const [from, to] = [WORD_HEIGHT * (row + 0.5) + shift, WORD_HEIGHT * (column + 0.5) + shift];
+        context.beginPath();
+        context.moveTo(0, from);
+        context.bezierCurveTo(width * 0.4, from, width * 0.6, to, width, to);
+        context.stroke();
+      });
+    });
+    tint(values, focus);
+  }
+
+  function eachLine(weights, focus, visit) {
+    for (let row = 0; row < weights.rows; row++) {
+      if (focus?.side === "row" && focus.index !== row) continue;
+      for (let column = 0; column < weights.columns; column++) {
+        if (focus?.side === "column" && focus.index !== column) continue;
+        const weight = weights.data[row * weights.columns + column];
+        if (weight >= FAINT) visit(row, column, weight);
+      }
+    }
+  }
+
+  // The words at the far ends of the lines are as dark as the weight, and the sentence below says the same.
+  function tint({ palette, pinned }, focus) {
+    const mean = selected();
+    const sides = { row: left, column: right };
+    for (const [side, list] of Object.entries(sides)) {
+      [...list.children].forEach((button, index) => {
+        const far = focus && focus.side !== side;
+        const [row, column] = side === "row" ? [index, focus?.index] : [focus?.index, index];
+        const shade = far ? palette.weight(mean.data[row * mean.columns + column]) : null;
+        button.style.background = shade ? `rgb(${shade})` : "";
+        button.style.color = shade ? palette.ink(shade) : "";
+        button.classList.toggle("focus", Boolean(focus && focus.side === side && focus.index === index));
+        button.setAttribute("aria-pressed", String(Boolean(pinned && pinned.side === side && pinned.index === index)));
+      });
+    }
+    said.replaceChildren(...sentence(mean, focus));
+  }
+
+  function sentence(mean, focus) {
+    const { use } = store.values;
+    if (!focus) return ["Point at a word, or walk with the arrow keys, to see where it looks; click to keep it."];
+    const [own, others] = focus.side === "row" ? [data.rows(use), data.columns(use)] : [data.columns(use), data.rows(use)];
+    const weights = others.map((piece, index) => {
+      const [row, column] = focus.side === "row" ? [focus.index, index] : [index, focus.index];
+      return [piece, mean.data[row * mean.columns + column]];
+    });
+    const best = weights.sort((a, b) => b[1] - a[1]).slice(0, 5).filter(([, weight]) => weight >= 0.005);
+    const listed = best.flatMap(([piece, weight], at) => [at ? ", " : " ", quoted(piece), ` ${percent(weight)}`]);
+    return [quoted(own[focus.index]), focus.side === "row" ? " looks at" : " is looked at by", ...(best.length ? listed : [" nothing much"])];
+  }
+
+  const observer = new ResizeObserver(() => {
+    width = between.clientWidth;
+    draw(store.values);
+  });
+  observer.observe(between);
+  store.cleanups.push(() => observer.disconnect());
+  store.on(["use"], build);
+  store.on(["use", "layer", "heads", "hover", "pinned", "palette"], draw);
+  return element;
+}

@@ -1,0 +1,80 @@
+// The whole view: mount(element, data) draws a look into an element, and returns a function that takes it away.
+
+import { attentionSection } from "./attention.js";
+import { palette } from "./colour.js";
+import { prepare } from "./data.js";
+import { decodingSection } from "./decoding.js";
+import { h, signed } from "./dom.js";
+import { embeddingsSection, positionsSection } from "./space.js";
+import { createStore } from "./store.js";
+import { whatIfSection } from "./whatif.js";
+
+export function mount(element, raw) {
+  const data = prepare(raw);
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const use = data.useNames.includes("cross") ? "cross" : data.useNames[0];
+  const [layers, heads] = data.attention[use].shape;
+  const store = createStore({
+    use,
+    layer: layers - 1,
+    heads: Array.from({ length: heads }, (_, head) => head),
+    hover: null,
+    pinned: null,
+    step: 0,
+    branch: -1,
+    influence: "gradient",
+    dimension: 0,
+    place: 0,
+    compared: "source",
+    neighbour: { side: "source", index: 0 },
+    palette: palette(dark.matches),
+  });
+  const repaint = () => store.set({ palette: palette(dark.matches) });
+  dark.addEventListener("change", repaint);
+  store.cleanups.push(() => dark.removeEventListener("change", repaint));
+  // The slider and a pinned row of the decoder are one choice.
+  store.on(["step", "use"], ({ step, use: now, pinned }) => {
+    if (now !== "encoder" && pinned?.side === "row" && pinned.index !== step) store.set({ pinned: { side: "row", index: step } });
+  });
+
+  const sections = [
+    ["Attention", attentionSection(store, data)],
+    ["Decoding", decodingSection(store, data)],
+    ["What if", whatIfSection(store, data)],
+    ["Positions", positionsSection(store, data)],
+    ["Embeddings", embeddingsSection(store, data)],
+  ].map(([title, content]) => ({ title, element: h("section", { class: "part", "aria-label": title }, h("h2", { tabindex: "-1" }, title), content) }));
+
+  element.classList.add("look");
+  element.replaceChildren(header(data), navigation(sections), ...sections.map((section) => section.element));
+  return () => {
+    store.cleanups.forEach((undo) => undo());
+    element.replaceChildren();
+    element.classList.remove("look");
+  };
+}
+
+function header(data) {
+  const { facts } = data;
+  const depth = [data.attention.encoder.shape[0], data.attention.decoder.shape[0]].filter(Boolean).join(" + ");
+  const heads = data.attention.cross.shape[1];
+  const parts = [facts.kind, depth ? `${depth} layers` : null, `${heads} ${heads === 1 ? "head" : "heads"}`, `d_model ${facts.d_model}`, `${(facts.parameters / 1e6).toFixed(1)} M parameters`];
+  const line = (language, text, name) => h("p", { class: `sentence ${name}` }, h("span", { class: "language" }, language || name), h("bdi", { lang: language || null }, text));
+  const score = `score ${signed(data.score)}, log-probability ${signed(data.log_probability)}${data.forced ? "; this translation was given" : `, beam ${facts.beam_size}`}`;
+  return h(
+    "header",
+    {},
+    h("h1", {}, "A look inside"),
+    line(facts.source_lang, data.text, "source"),
+    line(facts.target_lang, data.translation, "target"),
+    data.forced ? line("own", data.own, "own") : null,
+    h("p", { class: "note" }, `${score} · ${parts.filter(Boolean).join(" · ")}`),
+  );
+}
+
+function navigation(sections) {
+  const links = sections.map(({ title, element }) =>
+    h("button", { type: "button", onclick: () => { element.scrollIntoView(); element.firstChild.focus({ preventScroll: true }); } }, title),
+  );
+  return h("nav", { "aria-label": "parts of this page" }, ...links);
+}

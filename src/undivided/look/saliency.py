@@ -1,0 +1,59 @@
+"""How much each word read has to do with a word written: gradient × input."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from undivided.batches import Batch
+from undivided.look.result import Numbers, frozen
+from undivided.models import Seq2Seq
+
+
+class Leaves:
+    """Embedded words, cut off from what made them so that gradients end there."""
+
+    def __init__(self) -> None:
+        self.leaves: list[Tensor] = []
+        self.words: list[Tensor] = []
+
+    def hook(self, module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+        """Put a leaf in the place of an embedding's output, and remember its part that is the word and not the position."""
+        leaf = output.detach().requires_grad_()
+        self.leaves.append(leaf)
+        positions = getattr(module, "positions", None)
+        # Positions are added (or concatenated and projected): a linear function, so what is left without them is the word.
+        self.words.append(output.detach() if positions is None else (output - positions(torch.zeros_like(output))).detach())
+        return leaf
+
+
+def saliency(model: Seq2Seq, batch: Batch) -> tuple[Numbers, Numbers]:
+    """`T S` and `T T`: the gradient of each written token's log-probability × the embedding of each token read.
+
+    To first order, by how much that log-probability falls as the token's embedding fades: positive speaks for the word.
+    """
+    module, leaves = cast(nn.Module, model), Leaves()
+    embeddings = {module.get_submodule(name) for name in ("source_embedding", "target_embedding")}
+    with ExitStack() as stack:
+        for embedding in embeddings:
+            stack.callback(embedding.register_forward_hook(leaves.hook).remove)
+        stack.enter_context(torch.inference_mode(mode=False))
+        stack.enter_context(torch.enable_grad())
+        states = model.decode(model.encode(batch.src, None), batch.tgt_in)[0]  # T D
+    length = len(states)
+    by_source = torch.zeros(length, batch.src.shape[1])
+    by_target = torch.zeros(length, length)
+    for place, written in enumerate(batch.tgt_out[0].tolist()):
+        with torch.inference_mode(mode=False), torch.enable_grad():
+            score = F.linear(states[place], model.output_weight).float().log_softmax(dim=-1)[written]
+        gradients = torch.autograd.grad(score, leaves.leaves, retain_graph=True, allow_unused=True)
+        parts = [
+            torch.zeros(word.shape[1]) if gradient is None else (gradient * word)[0].sum(dim=-1).cpu()
+            for gradient, word in zip(gradients, leaves.words, strict=True)
+        ]
+        by_source[place], by_target[place] = parts[0], torch.cat(parts[1:])
+    return frozen(by_source), frozen(by_target)

@@ -1,0 +1,453 @@
+"""The page of `undivided look` in a real browser, opened from disk: no error, no request, every view driven."""
+
+import functools
+import http.server
+import json
+import os
+import re
+import shutil
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from samples import sentences
+from undivided.artifact import Artifact
+from undivided.config import build
+from undivided.look import look, page, what_if
+from undivided.look.html import PAGE
+from undivided.look.result import FATES, USES, plain, readable
+from undivided.models import make_model
+
+playwright = pytest.importorskip("playwright.sync_api", reason="the tests of the page need playwright (extra: dev)")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+if CHROMIUM is None:
+    pytest.skip("the tests of the page need chromium, which is not installed", allow_module_level=True)
+
+LINES = [source for source, _ in sentences(6, seed=9)]
+HOSTILE = "</script><b>&amp; \u2028 🏳️‍🌈 שלום مرحبا"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as running:
+        sandbox = [] if os.getuid() else ["--no-sandbox"]
+        chromium = running.chromium.launch(executable_path=CHROMIUM, args=sandbox)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def show(browser, tmp_path):
+    """Open a page from disk; at the end it must have had no error and asked for nothing but itself."""
+    opened = []
+
+    def call(text, width=1400, dark=False, name="look.html"):
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light")
+        tab = context.new_page()
+        said, asked = [], []
+        tab.on("console", lambda message: said.append(message.text))
+        tab.on("pageerror", lambda error: said.append(str(error)))
+        tab.on("request", lambda request: asked.append(request.url))
+        opened.append((context, said, asked, path.as_uri()))
+        tab.goto(path.as_uri())
+        tab.wait_for_selector(".look .part")
+        return tab
+
+    yield call
+    for context, said, asked, address in opened:
+        context.close()
+        assert said == []
+        assert asked == [address]
+
+
+@pytest.fixture(scope="module")
+def seen(translator):
+    return translator.look(LINES[0], ask=True)
+
+
+@pytest.fixture(scope="module")
+def large(translator):
+    """40 × 40 tokens, 6 layers, 8 heads."""
+    torch.manual_seed(1)
+    settings = {"d_model": 32, "d_ff": 32, "n_heads": 8, "encoder_layers": 6, "decoder_layers": 6}
+    recipe = build({"model": settings, "search": {"max_extra": 1, "beam_size": 4}})
+    tokenizer = translator.artifact.tokenizer
+    model = make_model(recipe.model, len(tokenizer.source), len(tokenizer.target)).eval()
+    artifact = Artifact(recipe, tokenizer, model)
+    words = " ".join(LINES * 3).split(" ")
+    text = next(t for n in range(1, 99) if len(tokenizer.source.encode([t := " ".join(words[:n])])[0]) >= 40)
+    return what_if(artifact, look(artifact, text, text))
+
+
+def texts(tab, selector):
+    return tab.eval_on_selector_all(selector, "all => all.map(each => each.textContent)")
+
+
+def cells(tab, selector=".attention table.heat"):
+    """The numbers of a heat map, None where a cell is masked."""
+    return tab.eval_on_selector(
+        selector,
+        "table => [...table.tBodies[0].rows].map(row => [...row.cells].slice(1).map("
+        "cell => cell.classList.contains('masked') ? null : cell.textContent))",
+    )
+
+
+def number(text):
+    return float(text.replace("−", "-")) if text else 0.0
+
+
+def assert_heat(shown, weights, mask=None):
+    assert np.shape(shown) == weights.shape
+    for row, column in np.ndindex(weights.shape):
+        if mask is not None and not mask[row, column]:
+            assert shown[row][column] is None
+        else:
+            assert number(shown[row][column]) == pytest.approx(weights[row, column], abs=0.0051)
+
+
+def choose(tab, part, value):
+    tab.locator(f"{part} input[value='{value}']").first.check(force=True)
+
+
+def slide(tab, value):
+    tab.eval_on_selector(
+        ".stepper input", "(slider, to) => { slider.value = to; slider.dispatchEvent(new Event('input')); }", value
+    )
+
+
+def layer(tab, number):
+    tab.locator(".controls fieldset").nth(1).locator(f"input[value='{number}']").check(force=True)
+
+
+# The whole.
+
+
+@pytest.mark.parametrize("text", [LINES[0], "a", HOSTILE], ids=["sentence", "letter", "hostile"])
+def test_it_opens_and_shows_both_sentences(show, translator, text):
+    result = translator.look(text)
+    tab = show(page(result))
+    assert texts(tab, ".sentence bdi") == [text, result.translation]
+    assert tab.locator(".part").count() == 5
+    assert tab.title().startswith(text.replace("\u2028", "")[:8])
+    assert "Not computed" in tab.locator(".part").nth(2).text_content()
+    assert texts(tab, ".words.right .token") == [readable(token.piece) for token in result.source]
+    assert texts(tab, ".words.left .token") == [readable(token.piece) for token in result.tgt_out]
+
+
+def test_a_given_translation_is_shown_beside_the_models_own(show, translator):
+    result = translator.look(LINES[0], "das Haus")
+    tab = show(page(result))
+    assert texts(tab, ".sentence bdi") == [LINES[0], "das Haus", result.own]
+    assert "this translation was given" in tab.text_content("header")
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [360, 768, 1400])
+def test_nothing_is_wider_than_the_window(show, seen, width, dark):
+    tab = show(page(seen), width, dark)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    ground = tab.evaluate("getComputedStyle(document.querySelector('.look')).backgroundColor")
+    assert (sum(map(int, re.findall(r"\d+", ground)[:3])) < 200) == dark
+    covered = tab.evaluate(
+        """() => [...document.querySelectorAll('.card')].filter(card => [...card.children].some(child => {
+            const inner = child.getBoundingClientRect(), outer = card.getBoundingClientRect();
+            return inner.right > outer.right + 1 || inner.left < outer.left - 1;
+        })).length"""
+    )
+    assert covered == 0
+
+
+def test_text_is_readable_on_its_ground(show, seen):
+    """Contrast of 4.5 to 1 (WCAG AA) for words on plain ground and on the colours of the heat maps."""
+    for dark in (False, True):
+        tab = show(page(seen), dark=dark, name=f"{dark}.html")
+        worst = tab.evaluate(
+            """wanted => {
+            const parts = colour => colour.match(/[\\d.]+/g).map(Number);
+            const light = ([r, g, b]) => [r, g, b].map(v => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+                .reduce((sum, v, at) => sum + v * [0.2126, 0.7152, 0.0722][at], 0);
+            const ground = element => {
+                for (; element; element = element.parentElement) {
+                    const found = parts(getComputedStyle(element).backgroundColor);
+                    if (found.length === 3 || found[3] === 1) return found;
+                }
+                return [255, 255, 255];
+            };
+            const low = [];
+            for (const element of document.querySelectorAll(wanted.split(' ').map(name => '.look ' + name))) {
+                if (!element.textContent.trim() || element.closest('.masked, [disabled]')) continue;
+                if (element.querySelector('td, button')) continue;
+                const [a, b] = [light(parts(getComputedStyle(element).color)), light(ground(element))];
+                const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+                if (contrast < 4.5) low.push([element.tagName, element.className, element.textContent.slice(0, 20), contrast]);
+            }
+            return low;
+        }""",
+            "p td th button h3 .chip legend small",
+        )
+        assert worst == []
+
+
+def test_every_control_has_a_name_and_can_be_reached(show, seen):
+    tab = show(page(seen))
+    nameless = tab.evaluate(
+        """() => [...document.querySelectorAll('.look button, .look input')].filter(each =>
+            !(each.getAttribute('aria-label') || each.textContent.trim() || each.closest('label')?.textContent.trim())).length"""
+    )
+    assert nameless == 0
+    unreachable = tab.evaluate(
+        """() => [...document.querySelectorAll('.look .scroll')].filter(
+            each => each.tabIndex !== 0 || !each.getAttribute('aria-label')).length"""
+    )
+    assert unreachable == 0
+
+
+# Attention.
+
+
+def test_the_heat_map_has_the_numbers_of_the_look(show, seen):
+    tab = show(page(seen))
+    assert_heat(cells(tab), seen.cross[0].mean(axis=0))
+    for use in USES:
+        choose(tab, ".controls", use)
+        for head in range(2):
+            tab.locator(".multiples button").nth(head).click()
+            assert_heat(cells(tab), seen.attention(use)[0, head], seen.mask(use))
+            assert f"{USES[use]}, layer 1, head {head + 1}" in tab.text_content(".attention > .card h3")
+
+
+def test_pointing_at_a_word_tells_where_it_looks(show, seen):
+    tab = show(page(seen))
+    tab.locator(".multiples button").nth(1).click()
+    weights = seen.cross[0, 1]
+    for row in (0, len(weights) - 1):
+        tab.locator(".words.left button").nth(row).hover()
+        said = tab.text_content(".lines .said")
+        best = int(weights[row].argmax())
+        assert f"{readable(seen.source[best].piece)} {round(100 * float(weights[row, best]))} %" in said
+        assert "looks at" in said
+    tab.locator(".words.right button").nth(0).hover()
+    assert "is looked at by" in tab.text_content(".lines .said")
+    tab.mouse.move(2, 2)
+    assert tab.text_content(".lines .said").startswith("Point at a word")
+
+
+def test_lines_are_drawn_only_for_the_word_pointed_at(show, seen):
+    tab = show(page(seen))
+    ink = """canvas => {
+        const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', { willReadFrequently: true });
+        copy.drawImage(canvas, 0, 0);
+        return [...copy.getImageData(0, 0, canvas.width, canvas.height).data].filter((v, at) => at % 4 === 3 && v > 20).length;
+    }"""
+    everything = tab.eval_on_selector(".between canvas", ink)
+    tab.locator(".words.left button").nth(2).hover()
+    one = tab.eval_on_selector(".between canvas", ink)
+    assert 0 < one < everything
+
+
+def test_a_click_pins_a_word_and_moves_the_slider(show, seen):
+    tab = show(page(seen))
+    word = tab.locator(".words.left button").nth(3)
+    word.click()
+    tab.mouse.move(2, 2)
+    assert word.get_attribute("aria-pressed") == "true"
+    assert "looks at" in tab.text_content(".lines .said")
+    assert tab.input_value(".stepper input") == "4"
+    tab.locator(".stepper button").last.click()
+    assert tab.locator(".words.left button").nth(4).get_attribute("aria-pressed") == "true"
+    tab.locator(".words.left button").nth(4).click()
+    assert tab.locator(".words.left button[aria-pressed=true]").count() == 0
+
+
+def test_words_can_be_walked_with_keys(show, seen):
+    tab = show(page(seen))
+    tab.locator(".words.left button").first.focus()
+    tab.keyboard.press("ArrowDown")
+    tab.keyboard.press("ArrowDown")
+    assert f"{readable(seen.tgt_out[2].piece)} looks at" in tab.text_content(".lines .said")
+    tab.keyboard.press("Enter")
+    assert tab.locator(".words.left button").nth(2).get_attribute("aria-pressed") == "true"
+    tab.keyboard.press("ArrowRight")
+    assert "is looked at by" in tab.text_content(".lines .said")
+    tab.locator(".multiples button").first.focus()
+    tab.keyboard.press("ArrowRight")
+    tab.keyboard.press("Enter")
+    assert tab.locator(".multiples button").nth(1).get_attribute("aria-pressed") == "true"
+
+
+def test_heads_are_shown_alone_and_together(show, seen):
+    tab = show(page(seen))
+    boxes = tab.locator(".choice.heads input")
+    assert [boxes.nth(head).is_checked() for head in range(2)] == [True, True]
+    boxes.nth(0).uncheck(force=True)
+    assert_heat(cells(tab), seen.cross[0, 1])
+    boxes.nth(1).click(force=True)
+    assert boxes.nth(1).is_checked()
+    tab.click(".choice.heads button")
+    assert_heat(cells(tab), seen.cross[0].mean(axis=0))
+
+
+# Decoding.
+
+
+def test_the_slider_walks_through_the_steps(show, seen):
+    tab = show(page(seen))
+    for place, step in enumerate(seen.steps):
+        slide(tab, place + 1)
+        assert f"Step {place + 1} of {len(seen.steps)}" in tab.text_content(".decoding .said")
+        assert texts(tab, ".decoding .bars .token") == [readable(each.piece) for each in step.candidates]
+        chosen = texts(tab, ".decoding .bars .chosen .token")
+        assert chosen == [readable(step.written.piece)]
+        strip = tab.eval_on_selector_all(".strip tr:nth-child(2) td", "all => all.map(each => each.className)")
+        assert strip == [""] * place + ["now"] + ["masked"] * (len(seen.steps) - place - 1)
+        lens = texts(tab, ".lens tbody tr .token")
+        assert lens == [readable(each.piece) for layer in reversed(step.lens) for each in layer.candidates[:3]]
+        rows = tab.locator(".beam tbody tr").count()
+        assert rows == len([branch for branch in seen.beam if branch.step == place + 1])
+    assert texts(tab, ".strip tr:nth-child(2) .token") == [readable(token.piece) for token in seen.tgt_in]
+    assert texts(tab, ".strip tr:nth-child(3) .token") == [readable(token.piece) for token in seen.tgt_out]
+    assert tab.locator(".stepper button").last.is_disabled()
+
+
+def test_the_beam_tree(show, seen):
+    tab = show(page(seen))
+    assert tab.locator(".tree .node").count() == len(seen.beam)
+    assert tab.locator(".tree .node.best").count() == len(seen.steps)
+    tab.locator(".tree .node.best").nth(2).click()
+    assert tab.input_value(".stepper input") == "3"
+    here = sorted((branch for branch in seen.beam if branch.step == 3), key=lambda branch: -branch.total)
+    totals = [number(text) for text in texts(tab, ".beam tbody tr td:nth-child(3)")]
+    assert totals == pytest.approx([branch.total for branch in here], abs=0.006)
+    fates = texts(tab, ".beam tbody tr td:last-child")
+    for text, branch in zip(fates, here):
+        assert FATES[branch.fate] in text or branch.best
+
+
+def test_what_speaks_for_a_word(show, seen):
+    tab = show(page(seen))
+    chips = tab.eval_on_selector_all(".decoding .flow .chip", "all => all.map(each => [each.textContent, each.title])")
+    assert [text for text, _ in chips] == [readable(token.piece) for token in (*seen.source, seen.tgt_in[0])]
+    wanted = [*seen.saliency_source[0], seen.saliency_target[0, 0]]
+    assert [number(title) for _, title in chips] == pytest.approx([float(value) for value in wanted], abs=0.0051)
+    tab.locator(".decoding .choice input[value=attention]").check(force=True)
+    chips = tab.eval_on_selector_all(".decoding .flow:not([hidden]) .chip", "all => all.map(each => each.title)")
+    assert [number(title) for title in chips] == pytest.approx(seen.cross[0].mean(axis=0)[0].tolist(), abs=0.0051)
+
+
+# What if.
+
+
+def test_a_head_is_off(show, seen):
+    tab = show(page(seen))
+    buttons = tab.locator(".off-grid button")
+    assert buttons.count() == len(seen.heads_off)
+    for place, off in enumerate(seen.heads_off):
+        assert number(buttons.nth(place).text_content()) == pytest.approx(off.lost, abs=0.051)
+        buttons.nth(place).click()
+        assert tab.text_content(".answer .translation") == off.translation
+        assert f"{off.score:.2f}".replace("-", "−") in tab.text_content(".answer")
+        assert_heat(cells(tab), seen.attention(off.use)[off.layer, off.head], seen.mask(off.use))
+
+
+def test_another_word_comes(show, seen):
+    tab = show(page(seen))
+    for place in (0, len(seen.steps) - 1):
+        tab.locator(".places").first.locator("button").nth(place).click()
+        here = [each for each in seen.alternatives if each.step == place]
+        assert texts(tab, ".others .translation") == [each.translation for each in here]
+        assert tab.input_value(".stepper input") == str(place + 1)
+    changed = next(each for each in seen.alternatives if each.translation.split(" ")[0] != seen.translation.split(" ")[0])
+    tab.locator(".places").first.locator("button").nth(changed.step).click()
+    assert changed.translation.split(" ")[0] in texts(tab, ".others mark")
+
+
+# Positions and embeddings.
+
+
+def test_positions(show, seen):
+    tab = show(page(seen))
+    rows, width = seen.space.positions.shape
+    size = tab.eval_on_selector(".raster", "canvas => [canvas.height, canvas.width]")
+    assert size == [rows, width]
+    tab.locator(".raster").first.scroll_into_view_if_needed()
+    box = tab.locator(".raster").first.bounding_box()
+    tab.mouse.move(box["x"] + box["width"] * 2.5 / width, box["y"] + box["height"] * 7.5 / rows)
+    said = tab.locator(".wide-left .said").first.text_content()
+    assert said == f"Dimension 3 of {width}: {seen.space.positions[7, 2]:.2f} at position 8".replace("-", "−")
+    assert tab.input_value(".dimension input") == "3"
+    points = tab.get_attribute(".curve polyline", "points").split(" ")
+    assert len(points) == rows
+
+
+def test_embeddings(show, seen):
+    tab = show(page(seen))
+    part = ".part:last-child"
+    for kind in ("source", "memory", "target", "across"):
+        choose(tab, part, kind)
+        assert_heat(cells(tab, f"{part} table.heat"), getattr(seen.space, kind))
+    tab.locator(f"{part} .places").last.locator("button").nth(1).click()
+    assert texts(tab, f"{part} .bars .token") == [readable(each.piece) for each in seen.space.target_neighbours[1]]
+
+
+# Large, and elsewhere.
+
+
+def test_forty_by_forty_tokens_six_layers_eight_heads(show, large):
+    assert min(large.cross.shape[2:]) >= 40
+    assert large.cross.shape[:2] == (6, 8)
+    text = page(large)
+    assert len(text.encode()) < 4_000_000
+    tab = show(text)
+    assert tab.locator(".multiples button").count() == 48
+    assert tab.locator(".off-grid button").count() == 144
+    assert_heat(cells(tab), large.cross[5].mean(axis=0))
+    layer(tab, 2)
+    tab.locator(".multiples button").nth(2 * 8 + 7).click()
+    assert_heat(cells(tab), large.cross[2, 7])
+    choose(tab, ".controls", "decoder")
+    assert_heat(cells(tab), large.decoder[2, 7], large.mask("decoder"))
+    for row in range(0, 40, 8):
+        tab.locator(".words.left button").nth(row).hover()
+        assert "looks at" in tab.text_content(".lines .said")
+    tab.locator(".stepper button").last.click()
+    assert "Step 2 of" in tab.text_content(".decoding .said")
+
+
+def test_a_server_page_can_mount_the_view_as_it_is(browser, translator, seen, tmp_path):
+    """The modules as they are, plain JSON, twice on one page; and it goes away without a trace."""
+    for part in PAGE.iterdir():
+        (tmp_path / part.name).write_bytes(part.read_bytes())
+    (tmp_path / "data.json").write_text(json.dumps(plain(seen) | {"uses": USES, "fates": FATES}), encoding="utf-8")
+    (tmp_path / "index.html").write_text(
+        '<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><link rel="stylesheet" href="look.css">'
+        '<div id="one"></div><div id="two"></div><script type="module">import { mount } from "./view.js";'
+        'const data = await (await fetch("data.json")).json();'
+        "window.leave = ['one', 'two'].map((id) => mount(document.getElementById(id), data));</script>"
+    )
+    handler = functools.partial(Quiet, directory=str(tmp_path))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        tab = browser.new_page()
+        said = []
+        tab.on("console", lambda message: said.append(message.text))
+        tab.on("pageerror", lambda error: said.append(str(error)))
+        tab.goto(f"http://127.0.0.1:{server.server_address[1]}/index.html")
+        tab.wait_for_function("window.leave")
+        assert_heat(cells(tab, "#two .attention table.heat"), seen.cross[0].mean(axis=0))
+        tab.locator("#one .stepper button").last.click()
+        assert tab.input_value("#one .stepper input") == "2"
+        assert tab.input_value("#two .stepper input") == "1"
+        tab.evaluate("window.leave.forEach((undo) => undo())")
+        assert tab.locator(".look").count() == 0
+        tab.close()
+        server.shutdown()
+    assert said == []
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
