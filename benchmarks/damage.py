@@ -89,7 +89,12 @@ def targets(run: Path, scratch: Path) -> list[Target]:
     last = paths(run / "training" / "checkpoints")[-1]
     model_parts = sorted(part.name for part in run.iterdir() if part.is_file() and part.name != "README.md")
     return [
-        Target("model folder", run, model_parts, lambda: ran("translate", str(run), str(text), "--threads", "1", "-q")),
+        Target(
+            "model folder",
+            run,
+            model_parts,
+            lambda: ran("translate", str(run), str(text), "--threads", "1", "--engine", "torch", "-q"),
+        ),
         Target(
             "checkpoint",
             last,

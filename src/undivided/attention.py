@@ -33,7 +33,7 @@ Watcher = Callable[[nn.Module, Tensor], Tensor]
 
 
 class _Watching(threading.local):
-    now: Watcher | None = None
+    watcher: Watcher | None = None
 
 
 _watching = _Watching()
@@ -42,16 +42,16 @@ _watching = _Watching()
 @contextmanager
 def watch(watcher: Watcher) -> Iterator[None]:
     """Within it, in this thread, a watcher sees the weights of every attention, and may change them."""
-    before, _watching.now = _watching.now, watcher
+    before, _watching.watcher = _watching.watcher, watcher
     try:
         yield
     finally:
-        _watching.now = before
+        _watching.watcher = before
 
 
 def seen(owner: nn.Module, weights: Tensor) -> Tensor:
     """The weights `… H T S` after whoever watches has seen them. Every attention of every model passes here."""
-    return weights if _watching.now is None else _watching.now(owner, weights)
+    return weights if _watching.watcher is None else _watching.watcher(owner, weights)
 
 
 LARGEST_SCORES = 128 * 128
@@ -72,7 +72,7 @@ def attend(
     """
     share = dropout.share if dropout is not None and dropout.training else 0.0
     short = query.shape[-2] * key.shape[-2] <= LARGEST_SCORES
-    watched = owner is not None and _watching.now is not None
+    watched = owner is not None and _watching.watcher is not None
     # With dropout on a CPU only the plain products take their masks from our generator.
     if not watched and (query.device.type != "cpu" or not (short or share)):
         return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=share)

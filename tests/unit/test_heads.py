@@ -243,7 +243,7 @@ def test_alignments_keep_the_lines_of_the_corpus(result):
 
 def test_a_trained_model_aligns_better_than_chance(translator, files):
     result = report(translator, files, 30, QUIET)
-    assert result.agreement.aer < 0.5
+    assert result.agreement.aer < 0.65  # aligning at random is right in one of six or seven
 
 
 def test_the_table_is_straight(result):

@@ -243,7 +243,7 @@ def test_tokens_know_their_words(translator):
 
 
 def test_pieces_for_people():
-    assert [readable(piece) for piece in ("▁dog", "gs", "</s>", "▁", "<0xF0>")] == ["dog", "·gs", "</s>", "␣", "·<0xF0>"]
+    assert [readable(piece) for piece in ("▁dog", "gs", "</s>", "▁", "<0xF0>")] == ["dog", "·gs", "</s>", "␣", "<0xF0>"]
 
 
 # Predictions.

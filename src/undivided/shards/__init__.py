@@ -93,7 +93,7 @@ def make_plan(
     scores: bool,
     device: str,
     threads: int,
-    engine: str,
+    engine: str = "torch",
 ) -> Plan:
     """The job and its shards, and all that would change the output if it changed."""
     files = [path for path in (source, prefix) if path]

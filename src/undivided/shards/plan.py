@@ -64,7 +64,7 @@ class Job:
     scores: bool
     device: str
     threads: int
-    engine: str
+    engine: str = "torch"
 
     def lines(self, shard: Shard, which: int) -> Iterator[bytes]:
         """The lines of a shard in one of the files; an error if that file is no longer what was planned for."""
