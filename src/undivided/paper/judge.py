@@ -25,8 +25,8 @@ JUDGED = (
     "two half-widths at 95 %: that of the seeds (Student's t on the standard deviation of base's seeds, as if every row had the "
     "same) and that of the test sentences (1,000 paired resamplings). In the paper it differs if by more than "
     f"{SAME_BLEU:g} BLEU or {SAME_PERPLEXITY:.0%} of perplexity. Same direction: agrees. No difference in "
-    f"both: agrees if the difference here, noise included, is within {CLOSE_BLEU:g} BLEU or {CLOSE_PERPLEXITY:.0%} of perplexity. What "
-    "is lost in the noise here is not resolved. A difference seen here and of another direction there, or none: disagrees."
+    f"both: agrees if the difference here, noise included, is within {CLOSE_BLEU:g} BLEU or {CLOSE_PERPLEXITY:.0%} of perplexity. "
+    "What is lost in the noise here is not resolved. A difference seen here and of another direction there, or none: disagrees."
 )
 
 

@@ -20,7 +20,7 @@ def add_paper(verbs: Any) -> None:
     """`undivided paper`."""
     verb = verbs.add_parser("paper", help="the paper's tables, reproduced; parsing", description=ABOUT)
     tables = verb.add_subparsers(metavar="TABLE", required=True, parser_class=type(verb))
-    for add in (add_table3, add_table4, add_parse):
+    for add in (add_table1, add_table3, add_table4, add_parse):
         add(tables)
 
 
@@ -33,6 +33,57 @@ def add_common(table: argparse.ArgumentParser, report: str) -> None:
 def settings_of(options: argparse.Namespace) -> Values:
     """The settings of a recipe that were written as flags."""
     return nested(given(options, Recipe))
+
+
+def numbers(text: str) -> list[int]:
+    """`64,128` as numbers."""
+    try:
+        return sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected whole numbers with commas between, got {text!r}") from None
+
+
+def add_table1(tables: Any) -> None:
+    """`undivided paper table1`."""
+    table = tables.add_parser(
+        "table1",
+        help="complexity, sequential operations and path length of layers, derived and measured",
+        description="Self-attention, recurrent, convolutional and restricted self-attention layers over n and d on this machine: "
+        "times with fitted exponents, where self-attention and recurrence are equal, how far gradients reach. Needs no data.",
+    )
+    sizes = [64, 128, 256, 512, 1024]
+    shown = ",".join(map(str, sizes))
+    table.add_argument("--n", type=numbers, default=sizes, metavar="N,…", help=f"lengths of sequences (default: {shown})")
+    table.add_argument("--d", type=numbers, default=sizes, metavar="N,…", help=f"widths (default: {shown})")
+    table.add_argument("--fit-from", type=int, default=256, metavar="N", help="least n and d of the fit (default: 256)")
+    table.add_argument("--kernel", type=int, default=3, metavar="K", help="width of the convolution's kernel, odd (default: 3)")
+    table.add_argument("--neighbourhood", type=int, default=64, metavar="R", help="r of restricted self-attention (default: 64)")
+    table.add_argument("--paths", type=numbers, default=[8, 16, 32, 64, 128], metavar="N,…", help="lengths for paths")
+    table.add_argument("--batch", type=int, default=16, metavar="N", help="sequences in a batch (default: 16)")
+    table.add_argument("--repetitions", type=int, default=7, metavar="N", help="of which the median is taken (default: 7)")
+    table.add_argument("--threads", type=int, default=1, metavar="N", help="CPU threads (default: 1)")
+    add_common(table, "table1.md")
+    table.set_defaults(run=run_table1)
+
+
+def run_table1(options: argparse.Namespace) -> None:
+    """Complexity of layers."""
+    from undivided.paper.table1 import Setup, table1, write_report
+
+    setup = Setup(
+        options.n,
+        options.d,
+        options.fit_from,
+        options.kernel,
+        options.neighbourhood,
+        options.batch,
+        options.repetitions,
+        options.paths,
+    )
+    console, path = Console(options.quiet), Path(options.report or "table1.md")
+    found = table1(setup, options.threads, console)
+    print(write_report(setup, found, options.threads, path, options.arguments))
+    console.say(f"the report is in {path}")
 
 
 def add_table3(tables: Any) -> None:
