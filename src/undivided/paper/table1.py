@@ -12,7 +12,7 @@ import torch
 from undivided.console import Console, InputError, Progress, plural
 from undivided.paper import report
 from undivided.paper.kinds import CONTIGUOUS, KINDS, Kind, Shape
-from undivided.paper.measure import Fit, Timing, caches, chain_length, crossover, fitted, path_length, timings
+from undivided.paper.measure import TOGETHER, Fit, Timing, caches, chain_length, crossover, fitted, path_length, timings
 
 TOLERANCE = 0.25
 """How far a measured exponent may be from the derived one before the report must say why."""
@@ -156,12 +156,13 @@ def _paths(found: Found) -> str:
 
 def _timing_text(setup: Setup, threads: int) -> str:
     clock = "its CPU time" if threads == 1 else "time by the clock"
+    together = TOGETHER["recurrent"] * setup.batch
     return (
-        f"Batches of {setup.batch}, float32, no gradients, {plural(threads, 'thread')} ({clock}); n in {setup.lengths}, d in "
-        f"{setup.widths}, k = {setup.kernel}, r = {setup.neighbourhood}; the median of {setup.repetitions} repetitions, in each of "
-        "which every layer and shape has its turn in random order. Exponents are fitted by least squares on logarithms, seconds ≈ "
-        f"c·nᵃ·dᵇ, over all n and d of {setup.fit_from} and more. Attention is measured without its projections, as the paper "
-        "counts it."
+        f"Time of one sequence in batches of {setup.batch} (recurrent: {together}, for its products have one row for each sequence), "
+        f"float32, no gradients, {plural(threads, 'thread')} ({clock}); n in {setup.lengths}, d in {setup.widths}, "
+        f"k = {setup.kernel}, r = {setup.neighbourhood}; the median of {setup.repetitions} repetitions, in each of which every layer "
+        "and shape has its turn in random order. Exponents are fitted by least squares on logarithms, seconds ≈ c·nᵃ·dᵇ, over all "
+        f"n and d of {setup.fit_from} and more. Attention is measured without its projections, as the paper counts it."
     )
 
 
