@@ -1,0 +1,172 @@
+"""Table 2: BLEU on WMT 2014 and the cost of training, the paper's and ours. [paper 6.1, Table 2]"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sacrebleu.metrics import BLEU
+
+from undivided.config import Recipe, build
+from undivided.console import Console, InputError, Progress, duration
+from undivided.paper import report, wmt
+from undivided.paper.cost import PAPER, PAPER_TRAINING, SUSTAINED, paper_cost, sustained_here, training_cost, work
+from undivided.paper.runs import facts_of, fingerprint, line_by_line, trained
+from undivided.score import Score, bleu, read_lines
+from undivided.settings import Values, merge
+from undivided.translate import Translator
+
+LENGTH = 30
+"""Tokens of a sentence that the count from shapes assumes; it matters little, for the products with weights dominate."""
+
+
+def compound_split_bleu(hypotheses: Sequence[str], references: Sequence[str], lang: str) -> Score:
+    """Case-sensitive BLEU over Moses tokens, without smoothing, German compounds split at hyphens. [paper 6.1]
+
+    As the paper's authors scored English to German: `##AT##-##AT##` where a hyphen joins two words, then multi-bleu.
+    """
+    try:
+        import sacremoses
+    except ImportError:
+        raise InputError("Moses tokenisation needs an extra: pip install 'undivided[moses]'") from None
+    tokenise = sacremoses.MosesTokenizer(lang).tokenize
+
+    def prepared(lines: Sequence[str]) -> list[str]:
+        tokens = [tokenise(line, escape=False, return_str=True) for line in lines]
+        return [split_compounds(line) for line in tokens] if lang == "de" else tokens
+
+    metric = BLEU(tokenize="none", smooth_method="none", force=True)
+    value = metric.corpus_score(prepared(hypotheses), [prepared(references)])
+    split = ".compounds-split" if lang == "de" else ""
+    signature = f"{metric.get_signature()}|sacremoses:{sacremoses.__version__}.{lang}.tokenised{split}"
+    return Score("BLEU-tokenised", value.score, signature)
+
+
+def split_compounds(line: str) -> str:
+    """`Text-Format` → `Text ##AT##-##AT## Format`."""
+    return re.sub(r"(\S)-(\S)", r"\1 ##AT##-##AT## \2", line)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One recipe, trained on WMT 2014 and scored on newstest2014."""
+
+    recipe: Recipe
+    facts: dict[str, Any]
+    scores: list[Score]
+    sustained: float
+    checksums: str
+
+    @property
+    def cost(self) -> float:
+        """By the paper's accounting, of this machine."""
+        return float(self.facts["seconds"] * self.sustained)
+
+    @property
+    def counted(self) -> float:
+        """From the shapes: the tokens that training saw."""
+        vocab, tokens = self.facts["vocabulary"], self.facts["target_tokens"]
+        return work(self.recipe.model, vocab, 1, LENGTH, LENGTH).training_flops * tokens / LENGTH
+
+
+def train_and_score(values: Values, data: Path, out: Path, checksums: Path | None, console: Console) -> Run:
+    """Prepare the data, train, average, translate newstest2014 and score it. Stopped, it goes on where it was."""
+    draft = build(values)
+    target = draft.data.target_lang
+    if draft.data.source_lang != "en" or target not in wmt.TRAIN:
+        known = ", ".join(f"en–{each}" for each in wmt.TRAIN)
+        raise InputError(f"data.target_lang: table 2 is about {known}, not {draft.data.source_lang or '?'}–{target or '?'}")
+    paths = wmt.prepare(data, target, out / "data", checksums, console)
+    places = {"data": {part: [paths[part]] for part in ("train", "valid")}, "train": {"out": str(out / "model")}}
+    model = trained(merge(values, places), console)
+    translator = Translator(model, draft.train.device, draft.train.threads)
+    sources, references = (read_lines(path) for path in paths["test"])
+    progress = Progress(console, "translated lines", len(sources))
+    key = fingerprint((model / "manifest.json").read_text(), translator.search_config())
+
+    def work_on(lines: Sequence[str]) -> Any:
+        return (result.text for result in translator.stream(list(lines), advance=progress.advance))
+
+    ours = line_by_line(out / f"newstest2014-{key}.{target}", sources, work_on, 500)
+    console.clear()
+    scores = [bleu(ours, references, target), compound_split_bleu(ours, references, target)]
+    sums = (out / "data" / "sha256.txt").read_text()
+    return Run(translator.artifact.recipe, facts_of(model), scores, sustained_here(translator.device), sums)
+
+
+def write_report(run: Run | None, path: Path, arguments: Sequence[str]) -> str:
+    """The costs, the paper's table, and what was trained here; the table of costs itself."""
+    shown = cost_table()
+    lines = report.head("Table 2: BLEU on newstest2014 and the cost of training", arguments)
+    lines += [_cost_text(), "", shown, ""]
+    if run is not None:
+        lines += ["## Trained here", "", *_run_text(run), ""]
+    header = ["model", "BLEU en–de", "BLEU en–fr", "FLOPs en–de", "FLOPs en–fr"]
+    rows = [[row.name, *(_figure(value) for value in row[1:])] for row in PAPER]
+    lines += ["## The paper's Table 2", "", report.table(header, rows)]
+    report.write(path, lines)
+    return shown
+
+
+def _figure(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.1e}" if value > 1e6 else f"{value:g}"
+
+
+def cost_table() -> str:
+    """base and big: the paper's accounting beside a count from their shapes."""
+    header = [
+        "model",
+        "hours on 8 P100",
+        "FLOPs by the paper's accounting",
+        "paper",
+        "steps",
+        "FLOPs counted",
+        "share of the sustained rate",
+    ]
+    rows = []
+    for preset, (hours, steps) in PAPER_TRAINING.items():
+        recipe = build({"preset": preset})
+        accounted = paper_cost(hours, 8, SUSTAINED["P100"])
+        counted = training_cost(recipe.model, 37_000, steps, recipe.batches.tokens, LENGTH)
+        published = next(row.cost_de for row in PAPER if row.name == f"Transformer ({preset})")
+        cells = [f"{hours:g}", f"{accounted:.2e}", _figure(published), f"{steps:,}", f"{counted:.2e}", f"{counted / accounted:.0%}"]
+        rows.append([preset, *cells])
+    return report.table(header, rows)
+
+
+def _cost_text() -> str:
+    return (
+        "The paper's accounting is training time × GPUs × the single-precision rate that a GPU sustains "
+        f"({', '.join(f'{name} {rate / 1e12:g}' for name, rate in SUSTAINED.items())} TFLOPS). The count from shapes is every "
+        "product of a step, forward and twice backward, of batches of 25,000 source and 25,000 target tokens in sentences of "
+        f"{LENGTH}, over a vocabulary of 37,000: what the arithmetic itself needs, without what the machine spends on waiting."
+    )
+
+
+def _run_text(run: Run) -> list[str]:
+    facts, search = run.facts, run.recipe.search
+    header = ["figure", "value", "how"]
+    rows = [[score.name, f"{score.score:.2f}", f"`{score.signature}`"] for score in run.scores]
+    rows.append(
+        ["FLOPs by the paper's accounting", f"{run.cost:.2e}", f"{duration(facts['seconds'])} × {run.sustained / 1e9:.0f} GFLOPS"]
+    )
+    rows.append(["FLOPs counted from shapes", f"{run.counted:.2e}", f"{facts['target_tokens']:,} target tokens"])
+    pair = f"{run.recipe.data.source_lang}–{run.recipe.data.target_lang}"
+    return [
+        f"Preset {run.recipe.preset}, {pair}, {facts['parameters']:,} parameters, vocabulary {facts['vocabulary']:,}, "
+        f"{facts['steps']:,} steps on {facts['device']}, weights: {facts['weights']}; "
+        f"beam {search.beam_size}, α {search.length_penalty:g}.",
+        "",
+        report.table(header, rows),
+        "",
+        "Files, with their sha256:",
+        "",
+        "```",
+        run.checksums.strip(),
+        "```",
+    ]
