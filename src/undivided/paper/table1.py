@@ -161,8 +161,8 @@ def _timing_text(setup: Setup, threads: int) -> str:
         f"Time of one sequence in batches of {setup.batch} (recurrent: {together}, its products have a row for each sequence), "
         f"float32, no gradients, {plural(threads, 'thread')} ({clock}); n in {setup.lengths}, d in {setup.widths}, "
         f"k = {setup.kernel}, r = {setup.neighbourhood}; the median of {setup.repetitions} repetitions, in each of which every "
-        "layer and shape has its turn in random order. Exponents are fitted by least squares on logarithms, seconds ≈ c·nᵃ·dᵇ, over all "
-        f"n and d of {setup.fit_from} and more. Attention is measured without its projections, as the paper counts it."
+        "layer and shape has its turn in random order. Exponents are fitted by least squares on logarithms, seconds ≈ c·nᵃ·dᵇ, "
+        f"over all n and d of {setup.fit_from} and more. Attention is measured without its projections, as the paper counts it."
     )
 
 
