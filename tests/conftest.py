@@ -107,7 +107,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     home = tmp_path_factory.mktemp("model")
     recipe = tiny_recipe(home / "m", write_pairs(home, "train", sentences(300)), write_pairs(home, "valid", sentences(20, seed=2)))
-    recipe["train"]["max_steps"] = 250
+    recipe["train"]["max_steps"] = 400
     recipe["model"]["norm"] = "pre"
     return train(recipe, Console(quiet=True))
 

@@ -84,7 +84,7 @@ class Agreement:
 
     sentences: int
     invalid: int
-    """Sentences whose words differ after deletion; they do not count, as in EVALB."""
+    """Sentences whose words differ after deletion, or of which nothing is left: EVALB's errors and skips, which do not count."""
     recall: float
     precision: float
     f1: float
