@@ -1,6 +1,6 @@
 """Train the shipped recipe on Multi30k English → German with one command, score it on test_2016, write the report.
 
-    python benchmarks/multi30k.py [--out models/multi30k-en-de] [--report docs/multi30k-en-de.md]
+    python benchmarks/multi30k.py [--out models/multi30k-en-de] [--report docs/multi30k-en-de.md] [--threads 1]
 
 Stopped, it goes on where it was.
 """
@@ -47,11 +47,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", default="models/multi30k-en-de")
     parser.add_argument("--report", default="docs/multi30k-en-de.md")
+    parser.add_argument("--threads", type=int, default=0, help="CPU threads of the training; 0 is all cores")
     options = parser.parse_args()
     if not CORPUS.is_dir():
         raise SystemExit(f"Multi30k is not there: {CORPUS} (set UNDIVIDED_CORPORA)")
     corpus = {part: [str(CORPUS / f"{part}.{lang}") for lang in ("en", "de")] for part in ("train", "val", "test_2016_flickr")}
     training = ["train", RECIPE, "--train", *corpus["train"], "--valid", *corpus["val"], "--out", options.out]
+    if options.threads:
+        training += ["--threads", str(options.threads)]
     scoring = ["score", "--model", options.out, "--moses", "de", *corpus["test_2016_flickr"]]
     run(*training)
     scores = run(*scoring)
