@@ -203,6 +203,7 @@ class WordVariants:
         self.processor, self.config = processor, config
         whole = (token for token in range(len(processor)) if token > EOS and not processor.is_byte(token))
         self.ids = {processor.id_to_piece(token): token for token in whole}
+        self.scores = {piece: processor.get_score(token) for piece, token in self.ids.items()}
         self._known: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
 
     def choose(self, word: tuple[int, ...], chance: int) -> tuple[int, ...]:
@@ -230,9 +231,9 @@ class WordVariants:
         symbols = list(text)
         while True:
             merges = [
-                (self.processor.get_score(self.ids[pair]), -place)
+                (self.scores[pair], -place)
                 for place, pair in enumerate(map("".join, pairwise(symbols)))
-                if pair in self.ids and chance.random() >= self.config.dropout
+                if pair in self.scores and chance.random() >= self.config.dropout
             ]
             if not merges:
                 return tuple(self.ids[symbol] for symbol in symbols)
