@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,6 +14,10 @@ import pytest
 
 from samples import environment, sentences, tiny_recipe, write_pairs
 from undivided.cli import main
+
+
+# A shell starts what it runs in the background deaf to Ctrl-C, and processes inherit that: the tests send it to theirs.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Ran(NamedTuple):
