@@ -15,7 +15,6 @@ import pytest
 from samples import environment, sentences, tiny_recipe, write_pairs
 from undivided.cli import main
 
-
 # A shell starts what it runs in the background deaf to Ctrl-C, and processes inherit that: the tests send it to theirs.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # Some virtual machines announce AMX and don't grant it: half-precision products of torch would end the process.

@@ -20,7 +20,7 @@ from undivided.config import BatchesConfig, CorpusFiles, DataConfig, TokensConfi
 from undivided.console import InputError
 from undivided.corpus import Findings, Pair, digest, name_of, read_pairs
 from undivided.files import read_json
-from undivided.tokens import BOS, PAD, Tokenizer, random_bits
+from undivided.tokens import BOS, PAD, Tokenizer, random_bits, stirred
 
 STORE_VERSION = 1
 
@@ -52,7 +52,7 @@ class Batch:
         return first, Batch(self.src[half:], self.tgt_in[half:], self.tgt_out[half:])
 
 
-def padded(rows: Sequence[Sequence[int]]) -> Tensor:
+def padded(rows: Sequence[Sequence[int] | np.ndarray]) -> Tensor:
     """Rows of ids as one tensor, filled with `<pad>` at the end."""
     width = max(len(row) for row in rows)
     table = np.full((len(rows), width), PAD, dtype=np.int64)
@@ -61,7 +61,7 @@ def padded(rows: Sequence[Sequence[int]]) -> Tensor:
     return torch.from_numpy(table)
 
 
-def make_batch(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Batch:
+def make_batch(sources: Sequence[Sequence[int] | np.ndarray], targets: Sequence[Sequence[int] | np.ndarray]) -> Batch:
     """A batch from rows of ids, each closed by `</s>`."""
     tgt_out = padded(targets)
     tgt_in = tgt_out.roll(1, dims=1)
@@ -92,6 +92,10 @@ class Store:
     def __len__(self) -> int:
         return sum(self.corpora)
 
+    def draws(self, places: np.ndarray, epoch: int) -> np.ndarray:
+        """What some pairs are called in an epoch: the same in all."""
+        return places
+
     def lengths(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Source and target lengths of some pairs."""
         source, target = (ends[places + 1] - ends[places] for ends in self._ends)
@@ -106,6 +110,37 @@ class Store:
     def target_tokens(self) -> int:
         """Target tokens of all pairs, `</s>` included."""
         return int(self._ends[1][-1])
+
+
+class SampledStore:
+    """A store whose texts are segmented anew in every epoch, a function of (seed, epoch, pair) alone: subword sampling.
+
+    What it numbers are draws: the pairs of epoch 0, then those of epoch 1, and so on. So the lengths that batches are
+    made by are those of the very subwords that they will hold.
+    """
+
+    def __init__(self, store: Store, tokenizer: Tokenizer, config: TokensConfig, seed: int) -> None:
+        self.store, self.config = store, config
+        self.corpora, self.weights = store.corpora, store.weights
+        self._subwords = tokenizer.source, tokenizer.target
+        self._seeds = [random_bits(1, seed, side) for side in range(2)]
+
+    def __len__(self) -> int:
+        return len(self.store)
+
+    def draws(self, places: np.ndarray, epoch: int) -> np.ndarray:
+        """What some pairs are called in an epoch."""
+        return places + epoch * len(self)
+
+    def lengths(self, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Source and target lengths of some draws."""
+        source, target = (np.array([len(row) for row in self.rows(side, draws)]) for side in range(2))
+        return source, target
+
+    def rows(self, side: int, draws: np.ndarray) -> list[list[int]]:
+        """The ids of some draws on one side (0 source, 1 target)."""
+        rows = [row.tolist() for row in self.store.rows(side, draws % len(self))]
+        return self._subwords[side].sample(rows, self.config, stirred(draws.astype(np.uint64) + self._seeds[side]))
 
 
 def store_key(corpora: Sequence[CorpusFiles], tokenizer: Tokenizer, config: DataConfig) -> str:
@@ -246,7 +281,7 @@ class Place:
 class BatchStream:
     """Endless batches of a store. Their order is a function of (seed, epoch) alone."""
 
-    def __init__(self, store: Store, config: BatchesConfig, seed: int, place: Place | None = None) -> None:
+    def __init__(self, store: Store | SampledStore, config: BatchesConfig, seed: int, place: Place | None = None) -> None:
         self.store, self.config, self.seed = store, config, seed
         self.place = place if place is not None else Place()
         self._sizes = [round(count * weight) for count, weight in zip(store.corpora, store.weights, strict=True)]
@@ -270,7 +305,7 @@ class BatchStream:
 
     def pool_plans(self, epoch: int, pool: int) -> list[np.ndarray]:
         """The batches of one pool: pairs of like length together, batches in random order."""
-        places = self._places(epoch, pool)
+        places = self.store.draws(self._places(epoch, pool), epoch)
         source, target = self.store.lengths(places)
         noise = random_bits(len(places), self.seed, epoch, pool, 1)
         order = np.lexsort((noise, source, target))
@@ -310,12 +345,6 @@ def budget_bounds(source: np.ndarray, target: np.ndarray, budget: int) -> list[t
     return bounds
 
 
-def load_batch(store: Store, places: np.ndarray, tokenizer: Tokenizer, config: TokensConfig, *key: int) -> Batch:
-    """The batch of some pairs; where subword sampling is on, segmented anew as a function of the key."""
-    sides = []
-    for side, subwords in enumerate((tokenizer.source, tokenizer.target)):
-        rows: list[list[int]] = [row.tolist() for row in store.rows(side, places)]
-        if config.dropout:
-            rows = subwords.sample(rows, config, side, *key)
-        sides.append(rows)
-    return make_batch(*sides)
+def load_batch(store: Store | SampledStore, places: np.ndarray) -> Batch:
+    """The batch of some pairs."""
+    return make_batch(store.rows(0, places), store.rows(1, places))

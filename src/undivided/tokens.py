@@ -39,6 +39,13 @@ def random_bits(count: int, *key: int) -> np.ndarray:
     return np.random.Philox(key=np.frombuffer(seed[:16], dtype=np.uint64)).random_raw(count)
 
 
+def stirred(numbers: np.ndarray) -> np.ndarray:
+    """Random 64-bit numbers, each a function of the one given: neighbours come out unrelated."""
+    result = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    result = (result ^ (result >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return result ^ (result >> np.uint64(31))
+
+
 def vocab_size_for(pairs: int) -> int:
     """A vocabulary that suits a corpus of so many pairs: the paper's 37,000 at its scale, fewer below."""
     for limit, size in (
@@ -147,16 +154,20 @@ class Subwords:
                 rows[place] = self._encode_with_marks(text)
         return rows
 
-    def sample(self, rows: Sequence[Sequence[int]], config: TokensConfig, *key: int) -> list[list[int]]:
-        """Other segmentations of the same texts, a function of the key alone, on every machine.
+    def sample(self, rows: Sequence[Sequence[int]], config: TokensConfig, seeds: np.ndarray) -> list[list[int]]:
+        """Another segmentation of each text, a function of its 64-bit seed alone, on every machine.
 
         Written here because sentencepiece's own sampling differs from process to process, so that no run could be resumed.
         """
         if self._variants is None:
             self._variants = WordVariants(self._processor, config)
+        choose = self._variants.choose
         words = [list(self._words(row)) for row in rows]
-        chance = iter(random_bits(sum(map(len, words)), *key).tolist())
-        return [[token for word in row for token in self._variants.choose(word, next(chance))] for row in words]
+        counts = np.array([len(row) for row in words])
+        within_row = np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts)
+        spread = within_row.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        chance = iter(stirred(np.repeat(seeds, counts) + spread).tolist())
+        return [[token for word in row for token in choose(word, next(chance))] for row in words]
 
     def _words(self, row: Sequence[int]) -> Iterator[tuple[int, ...]]:
         """The tokens of a row, word by word: a word begins where a piece begins with a space."""

@@ -11,6 +11,7 @@ from undivided import batches
 from undivided.batches import (
     BatchStream,
     Place,
+    SampledStore,
     budget_bounds,
     load_batch,
     make_batch,
@@ -103,7 +104,7 @@ def test_weights_that_leave_nothing(tmp_path, tokenizer):
 
 def test_batches_keep_the_budget_on_both_sides(store, tokenizer):
     for plan in epoch_of(BatchStream(store, BatchesConfig(tokens=120), seed=1)):
-        batch = load_batch(store, plan, tokenizer, TokensConfig())
+        batch = load_batch(store, plan)
         assert max(batch.src.numel(), batch.tgt_out.numel()) <= 120
 
 
@@ -158,15 +159,32 @@ def test_targets_are_shifted_right():
     assert torch.equal(torch.cat([half.tgt_in for half in halves]), batch.tgt_in)
 
 
-def test_subword_sampling_is_a_function_of_the_key(store, tokenizer):
-    places = np.arange(20)
-    first, again, other = (
-        load_batch(store, places, tokenizer, TokensConfig(dropout=0.3), *key) for key in ((1, 2), (1, 2), (1, 3))
+def test_subword_sampling_is_a_function_of_seed_epoch_and_pair(store, tokenizer):
+    def sampled(seed):
+        return SampledStore(store, tokenizer, TokensConfig(dropout=0.3), seed)
+
+    one, pairs = sampled(1), np.arange(20)
+    first, again, later, other = (
+        load_batch(texts, texts.draws(pairs, epoch)).src for texts, epoch in ((one, 0), (sampled(1), 0), (one, 1), (sampled(2), 0))
     )
-    assert torch.equal(first.src, again.src)
-    assert torch.equal(first.tgt_out, again.tgt_out)
-    assert first.src.shape != other.src.shape or not torch.equal(first.src, other.src)
-    assert tokenizer.source.decode(first.src.tolist()) == [lines("a", 20)[n][0] for n in range(20)]
+    assert torch.equal(first, again)
+    assert first.tolist() != later.tolist()
+    assert first.tolist() != other.tolist()
+    assert tokenizer.source.decode(first.tolist()) == [lines("a", 20)[n][0] for n in range(20)]
+    alone = one.rows(1, one.draws(np.array([7]), 3))
+    assert one.rows(1, one.draws(pairs, 3))[7] == alone[0]
+    assert one.rows(0, one.draws(pairs, 3)) != one.rows(1, one.draws(pairs, 3))
+
+
+def test_batches_are_made_by_the_lengths_of_the_sampled_subwords(store, tokenizer):
+    texts = SampledStore(store, tokenizer, TokensConfig(dropout=0.3), seed=1)
+    stream = BatchStream(texts, BatchesConfig(tokens=120), seed=1)
+    for epoch in (0, 2):
+        plans = epoch_of(stream, epoch)
+        assert sorted(np.concatenate(plans).tolist()) == texts.draws(np.arange(len(store)), epoch).tolist()
+        for plan in plans:
+            batch = load_batch(texts, plan)
+            assert max(batch.src.numel(), batch.tgt_out.numel()) <= 120
 
 
 def test_pairs_over_the_length_limit_are_reported(tmp_path, tokenizer):

@@ -4,7 +4,7 @@ import pytest
 
 from undivided.config import TokensConfig
 from undivided.console import InputError
-from undivided.tokens import BOS, EOS, PAD, UNK, Subwords, Tokenizer, vocab_size_for
+from undivided.tokens import BOS, EOS, PAD, UNK, Subwords, Tokenizer, random_bits, vocab_size_for
 
 TEXT = [
     ("The dog runs in the rain <s> again, <0x41> and again.", "Der Hund läuft im Regen ▁ und läuft."),
@@ -126,10 +126,11 @@ def test_sampling_is_a_function_of_the_seed(kind):
     subwords = Tokenizer.learn(lambda: TEXT, config, len(TEXT), seed=1).source
     texts = [pair[0] for pair in TEXT[:40]] + odd_texts(40)
     rows = subwords.encode(texts)
-    first, other = subwords.sample(rows, config, 5), subwords.sample(rows, config, 6)
+    seeds, others = random_bits(len(rows), 5), random_bits(len(rows), 6)
+    first, other = subwords.sample(rows, config, seeds), subwords.sample(rows, config, others)
     assert first != other
     assert first != rows
-    assert subwords.sample(rows, config, 5) == first
+    assert subwords.sample(rows, config, seeds) == first
     assert subwords.decode(first) == subwords.decode(other) == texts
     assert all(row[-1] == EOS for row in first)
 
@@ -141,25 +142,26 @@ def test_sampling_is_the_same_in_another_process(kind, python, tmp_path):
     tokenizer = Tokenizer.learn(lambda: TEXT, config, len(TEXT), seed=1)
     tokenizer.save(tmp_path)
     code = (
-        "import sys; from pathlib import Path; from undivided.tokens import Tokenizer\n"
+        "import sys; from pathlib import Path; from undivided.tokens import Tokenizer, random_bits\n"
         "from undivided.config import TokensConfig\n"
         "side = Tokenizer.load(Path(sys.argv[1])).source\n"
-        f"print(side.sample(side.encode([sys.argv[2]] * 20), TokensConfig(kind={kind!r}, dropout=0.3), 5))"
+        f"print(side.sample(side.encode([sys.argv[2]] * 20), TokensConfig(kind={kind!r}, dropout=0.3), random_bits(20, 5)))"
     )
     text = TEXT[1][0]
-    here = tokenizer.source.sample(tokenizer.source.encode([text] * 20), config, 5)
+    here = tokenizer.source.sample(tokenizer.source.encode([text] * 20), config, random_bits(20, 5))
     assert python(code, tmp_path, text).strip() == str(here)
 
 
 def test_own_bpe_without_dropout_is_sentencepiece_bpe():
     subwords = Tokenizer.learn(lambda: TEXT, TokensConfig(vocab_size=360), len(TEXT), seed=1).source
     rows = subwords.encode([text for pair in TEXT for text in pair])
-    assert subwords.sample(rows, TokensConfig(dropout=0.0), 1) == rows
+    assert subwords.sample(rows, TokensConfig(dropout=0.0), random_bits(len(rows), 1)) == rows
 
 
 def test_more_dropout_makes_more_and_shorter_subwords():
     learned = Tokenizer.learn(lambda: TEXT, TokensConfig(vocab_size=360), len(TEXT), seed=1).source.model
     rows = Subwords(learned).encode([pair[0] for pair in TEXT])
-    counts = [sum(map(len, Subwords(learned).sample(rows, TokensConfig(dropout=share), 1))) for share in (0.0, 0.1, 0.5, 0.99)]
+    seeds = random_bits(len(rows), 1)
+    counts = [sum(map(len, Subwords(learned).sample(rows, TokensConfig(dropout=share), seeds))) for share in (0.0, 0.1, 0.5, 0.99)]
     assert counts == sorted(counts)
     assert counts[0] < counts[1] < counts[2]

@@ -10,7 +10,7 @@ import torch
 
 from undivided import artifact
 from undivided.artifact import Artifact
-from undivided.batches import BatchStream, load_batch
+from undivided.batches import BatchStream, SampledStore, load_batch
 from undivided.config import Recipe
 from undivided.console import Console
 from undivided.corpus import Findings, corpus_digests, name_of, read_pairs
@@ -30,7 +30,9 @@ class TranslationTask:
         self.recipe, self.device = recipe, device
         self.tokenizer = prepare_tokenizer(recipe, folder, console)
         self.store = open_training_store(recipe, self.tokenizer, folder, console)
-        self.stream = BatchStream(self.store, recipe.batches, recipe.train.seed)
+        seed = recipe.train.seed
+        self.texts = SampledStore(self.store, self.tokenizer, recipe.tokens, seed) if recipe.tokens.dropout else self.store
+        self.stream = BatchStream(self.texts, recipe.batches, seed)
         self.epoch_tokens = self.store.target_tokens
         self.model = make_model(recipe.model, len(self.tokenizer.source), len(self.tokenizer.target)).to(device)
         self.digests = {"train": corpus_digests(recipe.data.train), "valid": corpus_digests(recipe.data.valid)}
@@ -42,7 +44,7 @@ class TranslationTask:
 
     def loss(self, shard: np.ndarray, *key: int) -> ShardLoss:
         """Label-smoothed loss of predicting each target token from those before it. [paper 3.1, 5.4]"""
-        batch = load_batch(self.store, shard, self.tokenizer, self.recipe.tokens, *key)
+        batch = load_batch(self.texts, shard)
         tokens, padding = int((batch.tgt_out != PAD).sum()), not bool(batch.src_mask.all())
         batch = batch.to(self.device)
         memory = self.model.encode(batch.src, batch.src_mask if padding else None)
