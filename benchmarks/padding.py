@@ -1,0 +1,48 @@
+"""How much of a training batch is text, with subword sampling: batches made by the sampled lengths, or by the plain ones.
+
+    python benchmarks/padding.py MODEL [--batches 60]
+
+MODEL is the folder of a training run, whose recipe, subwords and token store are taken.
+"""
+
+from __future__ import annotations
+
+import argparse
+from itertools import islice
+from pathlib import Path
+
+import torch
+
+from undivided.batches import BatchStream, SampledStore, load_batch
+from undivided.console import Console
+from undivided.prepare import prepare_recipe
+from undivided.tasks.translation import TranslationTask
+from undivided.tokens import PAD
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("--batches", type=int, default=60)
+    options = parser.parse_args()
+    console = Console(quiet=True)
+    recipe = prepare_recipe({"train": {"out": options.model}}, console).recipe
+    task = TranslationTask(recipe, Path(options.model) / "training", torch.device("cpu"), console)
+    sampled = SampledStore(task.store, task.tokenizer, recipe.tokens, recipe.train.seed)
+    print(f"subword dropout {recipe.tokens.dropout}, batches of {recipe.batches.tokens:,} tokens\n")
+    print("| batches made by | target tokens a batch | of it text | source tokens a batch | of it text |\n|---|---|---|---|---|")
+    for name, made_by in (("sampled lengths", sampled), ("plain lengths", task.store)):
+        places = [0, 0, 0, 0]
+        for plan, _ in islice(BatchStream(made_by, recipe.batches, recipe.train.seed).plans(), options.batches):
+            batch = load_batch(sampled, plan)
+            for number, side in enumerate((batch.tgt_out, batch.src)):
+                places[2 * number] += int((side != PAD).sum())
+                places[2 * number + 1] += side.numel()
+        target, target_places, source, source_places = places
+        cells = [f"{target / options.batches:,.0f}", f"{target / target_places:.1%}"]
+        cells += [f"{source / options.batches:,.0f}", f"{source / source_places:.1%}"]
+        print(f"| {name} | {' | '.join(cells)} |")
+
+
+if __name__ == "__main__":
+    main()
