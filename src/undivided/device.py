@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
@@ -29,6 +30,17 @@ class Crew:
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
         """The results in the order of the items."""
         return list(self._pool.map(function, items) if self._pool is not None else map(function, items))
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Within, this thread computes alone: over many small tensors, waking others costs more than they help."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def choose_device(name: str = "auto") -> torch.device:

@@ -22,7 +22,7 @@ from undivided.artifact import fill, weights
 from undivided.batches import Place
 from undivided.config import Recipe
 from undivided.console import Console, InputError, UndividedError, duration, plural
-from undivided.device import Crew, choose_device, choose_precision, use_threads
+from undivided.device import Crew, choose_device, choose_precision, one_thread, use_threads
 from undivided.dropout import seeded_dropout
 from undivided.journal import Log, Meter, RunState
 from undivided.prepare import prepare_recipe
@@ -75,17 +75,18 @@ class Trainer:
         self.task = make_task(recipe, self.folder, self.device, console)
         self.model = self.task.model
         self.names = [name for name, _ in self.model.named_parameters()]
+        self.parameters = list(self.model.parameters())
         self.optimizer = make_optimizer(self.model, self.config)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision is torch.float16)
-        self.ema = [p.detach().clone() for p in self.model.parameters()] if self.config.ema else []
+        self.ema = [p.detach().clone() for p in self.parameters] if self.config.ema else []
         self.state = RunState()
         self.log = Log(self.folder, self.config.tensorboard)
         self._stop_signal = 0
         self.crew = Crew(torch.get_num_threads() if self.device.type == "cpu" else 1)
-        console.say(f"{self._parameters() / 1e6:.1f} M parameters on {self.device}, {self.task}")
+        console.say(f"{self._size() / 1e6:.1f} M parameters on {self.device}, {self.task}")
 
-    def _parameters(self) -> int:
-        return sum(parameter.numel() for parameter in self.model.parameters())
+    def _size(self) -> int:
+        return sum(parameter.numel() for parameter in self.parameters)
 
     def run(self) -> None:
         """Train until a limit is reached, then write the final model."""
@@ -128,15 +129,20 @@ class Trainer:
         self.state.step += 1
         results = self.crew.map(lambda numbered: self._gradients(*numbered), enumerate(self._next_shards(plans)))
         tokens = sum(result.tokens for result in results)
+        self.state.target_tokens += tokens
+        with one_thread():
+            self._gather(results, tokens)
+            self._update()
+        return sum(result.loss for result in results), sum(result.likelihood for result in results), tokens
+
+    def _gather(self, results: list[ShardResult], tokens: int) -> None:
+        """The gradient of the mean over all tokens of a step."""
         total = list(results[0].gradients)
         for result in results[1:]:
             torch._foreach_add_(total, list(result.gradients))
         torch._foreach_mul_(total, self.recipe.batches.tokens / tokens)
-        for parameter, gradient in zip(self.model.parameters(), total, strict=True):
+        for parameter, gradient in zip(self.parameters, total, strict=True):
             parameter.grad = gradient
-        self.state.target_tokens += tokens
-        self._update()
-        return sum(result.loss for result in results), sum(result.likelihood for result in results), tokens
 
     def _next_shards(self, plans: Iterator[tuple[np.ndarray, Place]]) -> list[np.ndarray]:
         """The pairs of a step, those of each batch dealt out among the crew."""
@@ -154,7 +160,7 @@ class Trainer:
             loss, likelihood, tokens = self.task.loss(shard, *key)
         # Over the budget, not yet over the tokens of the step: float16 gradients of a bare sum would overflow.
         scaled = self.scaler.scale(loss / self.recipe.batches.tokens)
-        gradients = torch.autograd.grad(scaled, list(self.model.parameters()))
+        gradients = torch.autograd.grad(scaled, self.parameters)
         return ShardResult(gradients, float(loss.detach()), float(likelihood), tokens)
 
     def _update(self) -> None:
@@ -163,7 +169,7 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.scaler.unscale_(self.optimizer)
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip or math.inf)
+        norm = nn.utils.clip_grad_norm_(self.parameters, self.config.clip or math.inf)
         if bool(norm.isfinite()):
             self.scaler.step(self.optimizer)
             self.state.skipped = 0
@@ -175,7 +181,7 @@ class Trainer:
         self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
         if self.ema:
-            torch._foreach_lerp_(self.ema, [p.detach() for p in self.model.parameters()], 1 - self.config.ema)
+            torch._foreach_lerp_(self.ema, [p.detach() for p in self.parameters], 1 - self.config.ema)
 
     def _line(self, meter: Meter) -> str:
         state = self.state
@@ -202,7 +208,7 @@ class Trainer:
     @contextmanager
     def _averaged(self) -> Iterator[None]:
         """For a while, the model has its running-average weights, if such are kept."""
-        own = [parameter.detach().clone() for parameter in self.model.parameters()] if self.ema else []
+        own = [parameter.detach().clone() for parameter in self.parameters] if self.ema else []
         _assign(self.model, self.ema)
         self.model.eval()
         try:
@@ -316,7 +322,7 @@ class Trainer:
         facts = {
             "scores": scores,
             "weights": kind,
-            "parameters": self._parameters(),
+            "parameters": self._size(),
             "steps": state.step,
             "epochs": state.place.epoch,
             "target_tokens": state.target_tokens,
