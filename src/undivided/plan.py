@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 
 from undivided.batches import make_batch
-from undivided.config import ModelConfig, Recipe
-from undivided.console import duration
+from undivided.config import ModelConfig, Recipe, TrainConfig
+from undivided.console import duration, plural
 from undivided.loss import smoothed_loss
 from undivided.models import make_model
 from undivided.schedule import make_optimizer
@@ -168,7 +168,7 @@ def report(plan: Plan, speed: Speed | None) -> str:
     lines = [
         f"parameters        {plan.parameters / 1e6:,.1f} M, vocabulary {plan.vocabulary:,}{assumed}",
         f"a step            {plan.step_tokens:,} tokens a side, {plan.step_flops:.2e} FLOPs (sentences of {plan.length} tokens)",
-        f"training          {config.max_steps:,} steps, {plan.total_flops:.2e} FLOPs",
+        f"training          {config.max_steps:,} steps, {plan.total_flops:.2e} FLOPs{_ends_earlier(config)}",
         f"memory            {_bytes(plan.memory_bytes)}: weights, gradients, Adam, activations of one batch of "
         f"{plan.recipe.batches.tokens:,} tokens",
         f"a checkpoint      {_bytes(plan.checkpoint_bytes)}; {max(config.keep_last, config.average)} are kept",
@@ -190,6 +190,14 @@ def report(plan: Plan, speed: Speed | None) -> str:
             f"{PAPER_GPU / 1e12:.1f} TFLOP/s, used or not; the products alone are {plan.total_flops / theirs:.0%} of it"
         )
     return "\n".join(lines)
+
+
+def _ends_earlier(config: TrainConfig) -> str:
+    """The limits under which a training may end before its last step; the times of a plan are those of all steps."""
+    limits = [f"{config.minutes:g} minutes"] if config.minutes else []
+    limits += [plural(config.max_epochs, "epoch")] if config.max_epochs else []
+    limits += [f"{plural(config.patience, 'validation')} without a better BLEU"] if config.patience else []
+    return f"; stops before that after {' or '.join(limits)}" if limits else ""
 
 
 def _bytes(count: float) -> str:

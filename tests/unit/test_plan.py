@@ -92,3 +92,9 @@ def test_measured_in_seconds_on_this_machine():
     assert 0 < speed.training_flops < 2 * speed.product_flops
     assert "this machine" in report(plan, speed)
     assert "assumed" not in report(plan, speed)
+
+
+def test_a_plan_says_what_ends_a_training_earlier():
+    limits = {"minutes": 90, "patience": 1}
+    assert "; stops before that after 90 minutes or 1 validation without" in report(make_plan(build({"train": limits}), 25), None)
+    assert "stops before" not in report(make_plan(build({}), 25), None)
