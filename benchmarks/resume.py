@@ -42,7 +42,7 @@ from undivided.tasks.translation import TranslationTask
 from undivided.train import Trainer, train
 
 ROOT = Path(__file__).resolve().parent.parent
-STEPS, SAVE_EVERY, VALIDATE_EVERY = 400, 4, 16
+STEPS, SAVE_EVERY, VALIDATE_EVERY = 200, 2, 6
 PARTS = ("model", "optimizer", "ema", "random")
 MOMENTS = {
     "checkpoint": [("write_tensors", "half", 4), ("write_tensors", "before", 4), ("sync", "before", 8), ("sync", "after", 8),
@@ -200,7 +200,7 @@ def make_recipe(home: Path, out: Path) -> dict[str, Any]:
 
 def draw(chance: random.Random, begin: int, processes: int, inside: bool) -> Kill:
     """A moment to die at, soon after the step that training goes on from."""
-    step = begin + chance.randrange(1, 9)
+    step = begin + chance.randrange(1, 5)
     if not inside:
         return Kill("any", step, chance.randrange(processes), chance.random() * 0.03)
     where = chance.choice(["checkpoint", "checkpoint", "model"])

@@ -68,9 +68,11 @@ def write_together(folder: Path, step: int, checkpoint: Checkpoint, group: Group
         _begin(folder, final, "", checkpoint)
     group.wait()
     for name, tensors in checkpoint.tensors.items():
-        part = building / f"{name}-{group.rank + 1:05d}-of-{group.size:05d}.safetensors"
-        write_tensors(part, tensors)
-        sync(part)
+        # The state of generators is no tensor whose rows mean anything, and the same in all processes.
+        if name != "random" or group.leads:
+            mark = "" if name == "random" else f"-{group.rank + 1:05d}-of-{group.size:05d}"
+            write_tensors(building / f"{name}{mark}.safetensors", tensors)
+            sync(building / f"{name}{mark}.safetensors")
     group.wait()
     if group.leads:
         _complete(building, final, checkpoint)
@@ -122,7 +124,6 @@ def read(path: Path, group: Group | None = None) -> Checkpoint:
     if "model" not in names:
         raise InputError(f"{path}: {manifest.NAME} is damaged: it lists no weights")
     files = {name: sorted(path / part for part in parts if PART_OF.sub("", Path(part).stem) == name) for name in names}
-    # The state of generators is no tensor whose rows mean anything.
     tensors = {name: _rows(files[name], None if name == "random" else group) for name in names}
     return Checkpoint(read_json(path / "state.json"), tensors)
 
