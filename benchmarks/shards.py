@@ -96,6 +96,14 @@ class Measured(NamedTuple):
     leader_kills: int
 
 
+class Disturbance(NamedTuple):
+    """How often workers are killed while a run takes about as long as expected."""
+
+    seed: int
+    kills: int
+    expected: float
+
+
 class Watch(threading.Thread):
     """Notes the memory of a running command and its workers, and kills workers at random moments."""
 
@@ -129,16 +137,16 @@ def tenths(notes: list[int]) -> list[int]:
     return [max(notes[start : start + size]) for start in range(0, len(notes), size)]
 
 
-def translate(model: Path, text: Path, out: Path, flags: list[str], disturb: tuple[int, float] | None = None) -> Measured:
+def translate(model: Path, text: Path, out: Path, flags: list[str], disturb: Disturbance | None = None) -> Measured:
     """One run from beginning to end, disturbed or not."""
     out.unlink(missing_ok=True)
     command = [sys.executable, "-m", "undivided", "translate", str(model), str(text), "-o", str(out), "--beam-size", "1", *flags]
-    chance = random.Random(disturb[0]) if disturb else None
+    chance = random.Random(disturb.seed) if disturb else None
     began, notes, kills, stops = time.monotonic(), [], 0, [0.3, 0.6] if disturb else []
-    expected = disturb[1] if disturb else 0.0
+    expected = disturb.expected if disturb else 0.0
     while True:
         process = subprocess.Popen(command, stderr=subprocess.PIPE)
-        watch = Watch(process, chance, max(1.0, expected / 40))
+        watch = Watch(process, chance, max(1.0, expected / (disturb.kills if disturb else 1)))
         watch.start()
         stopped = wait(process, began + stops[0] * expected if stops else None)
         watch.join()
@@ -167,6 +175,11 @@ def wait(process: subprocess.Popen[bytes], until: float | None) -> bool:
     return False
 
 
+def is_flat(measured: Measured) -> bool:
+    """Whether memory had its peak early: at the end it is at most a sixth above that of the third tenth."""
+    return all(peaks[-1] <= max(peaks[:3]) * 7 / 6 for peaks in (measured.leader, measured.worker))
+
+
 def row(name: str, measured: Measured) -> str:
     leader, worker = max(measured.leader), max(measured.worker)
     kills = f"{measured.worker_kills} workers, {measured.leader_kills} times the command"
@@ -181,6 +194,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lines", type=int, default=2_000_000)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--kills", type=int, default=40, help="about how many workers to kill in a run")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--no-ray", action="store_true")
     parser.add_argument("--report", default=str(ROOT / "docs" / "shards.md"))
@@ -195,23 +209,25 @@ def main() -> None:
         runs["one worker, undisturbed"] = translate(model, text, home / "one", ["--workers", "1"])
         runs[f"{options.workers} workers, undisturbed"] = calm = translate(model, text, home / "two", many)
         runs[f"{options.workers} workers, killed at random"] = translate(
-            model, text, home / "killed", many, (options.seed, calm.seconds)
+            model, text, home / "killed", many, Disturbance(options.seed, options.kills, calm.seconds)
         )
         if not options.no_ray and importlib.util.find_spec("ray"):
             ray = ["--ray", "local", *many]
             runs[f"Ray, {options.workers} workers, undisturbed"] = calm = translate(model, text, home / "ray", ray)
-            killed = translate(model, text, home / "ray-killed", ray, (options.seed, calm.seconds))
+            killed = translate(model, text, home / "ray-killed", ray, Disturbance(options.seed, options.kills, calm.seconds))
             runs[f"Ray, {options.workers} workers, killed at random"] = killed
         out_lines = sum(1 for _ in (home / "killed").open("rb"))
     equal = len({each.sha256 for each in runs.values()}) == 1 and out_lines == options.lines
-    report = describe(runs, options, size, equal)
+    flat = all(map(is_flat, runs.values()))
+    report = describe(runs, options, size, equal, flat)
     print(report)
     Path(options.report).write_text(report + "\n", encoding="utf-8")
-    raise SystemExit(not equal)
+    raise SystemExit(not (equal and flat))
 
 
-def describe(runs: dict[str, Measured], options: Any, size: int, equal: bool) -> str:
+def describe(runs: dict[str, Measured], options: Any, size: int, equal: bool, flat: bool) -> str:
     verdict = "All outputs are byte-identical, one line for every line." if equal else "THE OUTPUTS DIFFER."
+    verdict += " Memory is flat." if flat else " MEMORY GROWS."
     without = "" if any(name.startswith("Ray") for name in runs) else " Ray was not installed or not asked for."
     return "\n".join(
         [

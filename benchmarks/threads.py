@@ -54,7 +54,7 @@ def measure(folder: str, crew: int, steps: int) -> None:
     plan = prepare_recipe(values, console)
     with plan.begun():
         trainer = Trainer(plan.recipe, plan.folder.parent, console)
-    trainer.crew = Crew(crew)
+    trainer.workers.crew = Crew(crew)
     trainer.model.train()
     plans = trainer.task.stream.plans()
     for _ in range(5):

@@ -45,6 +45,11 @@ class Batch:
         pinned = [part.pin_memory() if device.type == "cuda" else part for part in (self.src, self.tgt_in, self.tgt_out)]
         return Batch(*(part.to(device, non_blocking=True) for part in pinned))
 
+    @property
+    def size(self) -> int:
+        """Tokens of the wider side, padding included: what the budget counts."""
+        return max(self.src.numel(), self.tgt_out.numel())
+
     def split(self) -> tuple[Batch, Batch]:
         """Two halves, for when the whole does not fit into memory."""
         half = len(self.src) // 2
@@ -313,6 +318,18 @@ class BatchStream:
         plans = [places[order[start:end]] for start, end in bounds]
         turn = np.argsort(random_bits(len(plans), self.seed, epoch, pool, 2), kind="stable")
         return [plans[number] for number in turn]
+
+    def longest(self) -> np.ndarray:
+        """The batch that asks for the most memory: the longest pairs, as many as the budget allows."""
+        store = self.store.store if isinstance(self.store, SampledStore) else self.store
+        chosen, widths = np.empty(0, np.int64), np.empty(0, np.int64)
+        for start in range(0, len(store), 1 << 20):
+            places = np.arange(start, min(start + (1 << 20), len(store)))
+            chosen, widths = np.append(chosen, places), np.append(widths, np.maximum(*store.lengths(places)))
+            order = np.argsort(-widths, kind="stable")[: max(1, self.config.tokens // int(widths.max()))]
+            chosen, widths = chosen[order], widths[order]
+        draws = self.store.draws(chosen, 0)
+        return draws[: max(1, self.config.tokens // int(np.maximum(*self.store.lengths(draws)).max()))]
 
     def _places(self, epoch: int, pool: int) -> np.ndarray:
         """The pairs of a pool: a slice of the epoch's permutation over all corpora, each as often as its weight says."""

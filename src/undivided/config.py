@@ -70,6 +70,11 @@ class BatchesConfig:
     tokens: int = setting(25_000, "most tokens of a batch, padding included, per side", flags=("--batch-tokens",), at_least=1)
     accumulate: int = setting(1, "batches whose gradients make one step", at_least=1)
     pool: int = setting(200_000, "pairs shuffled and sorted by length together", at_least=1)
+    parts: int = setting(
+        0,
+        "parts of a batch, dealt out among threads and processes; 0 is what suits those that training begins with",
+        at_least=0,
+    )
 
 
 TRANSFORMER, RECURRENT, CONVOLUTIONAL = ("transformer",), ("recurrent",), ("convolutional",)
@@ -187,6 +192,7 @@ class TrainConfig:
     )
     device: str = setting("auto", "auto, cpu, cuda, cuda:N or mps", flags=("--device",))
     threads: int = setting(0, "CPU threads; 0 is all cores", flags=("--threads",), at_least=0)
+    shard: bool = setting(False, "cut weights, gradients and Adam's averages over the processes (FSDP2)", flags=("--shard",))
     validate_every: int = setting(1000, "steps between validations", flags=("--validate-every",), at_least=1)
     validate_beam: int = setting(1, "beam size of the validation BLEU; 1 is greedy", at_least=1)
     validate_lines: int = setting(1000, "validation pairs that are decoded for BLEU", at_least=1)
@@ -195,6 +201,12 @@ class TrainConfig:
     )
     save_every: int = setting(1000, "steps between checkpoints", flags=("--save-every",), at_least=1)
     keep_last: int = setting(5, "checkpoints to keep", at_least=1)
+    keep_best: bool = setting(False, "save at the best validation, and keep that checkpoint too", flags=("--keep-best",))
+    max_skipped: int = setting(
+        10,
+        "steps in a row without a finite gradient, after which training goes back to the last checkpoint with half the rate",
+        at_least=1,
+    )
     average: int = setting(5, "checkpoints averaged at the end (paper: 5 for base, 20 for big)", flags=("--average",), at_least=1)
     ema: float = setting(0.0, "decay of a running average of the weights, such as 0.999; 0 is off", at_least=0.0, below=1.0)
     log_every: int = setting(100, "steps between log lines", at_least=1)

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
+import os
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from undivided.batches import Place
 from undivided.console import InputError
-
-
-@dataclass
-class RunState:
-    """The counters of a run."""
-
-    step: int = 0
-    place: Place = field(default_factory=Place)
-    seconds: float = 0.0
-    target_tokens: int = 0
-    best: float = -1.0
-    since_best: int = 0
-    skipped: int = 0
 
 
 @dataclass
@@ -55,12 +46,44 @@ class Meter:
         return self.tokens / max(1e-9, self.seconds)
 
 
+@dataclass
+class RunState:
+    """The counters of a run. All but the seconds are the same however often it was stopped."""
+
+    step: int = 0
+    place: Place = field(default_factory=Place)
+    seconds: float = 0.0
+    target_tokens: int = 0
+    best: float = -1.0
+    best_step: int = 0
+    since_best: int = 0
+    skipped: int = 0
+    """Steps in a row, up to now, whose loss or gradient was not finite."""
+    skipped_in_all: int = 0
+    rollbacks: int = 0
+    rate_factor: float = 1.0
+    """Halved at each rollback."""
+    fits: int = 0
+    """Tokens of the largest batch that memory was found to suffice for; 0 is no limit."""
+    meter: Meter = field(default_factory=Meter)
+    """Sums since the last log line."""
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> RunState:
+        """The state that a checkpoint holds; TypeError where it holds another."""
+        state = cls(**values)
+        return dataclasses.replace(state, place=Place(**values["place"]), meter=Meter(**values.get("meter", {})))
+
+
 class Log:
     """Every logged number as a line of JSON, and for TensorBoard where asked."""
 
-    def __init__(self, folder: Path, tensorboard: bool) -> None:
-        self.path = folder / "log.jsonl"
+    def __init__(self, folder: Path | None, tensorboard: bool) -> None:
+        self.path = folder / "log.jsonl" if folder is not None else None
         self.board: Any = None
+        if folder is None or self.path is None:
+            return
+        _close_last_line(self.path)
         if tensorboard:
             try:
                 from torch.utils.tensorboard import SummaryWriter
@@ -69,7 +92,9 @@ class Log:
             self.board = SummaryWriter(folder / "tensorboard")
 
     def write(self, event: str, state: RunState, **numbers: float | str) -> None:
-        """Add one line."""
+        """Add one line; nothing where another process logs."""
+        if self.path is None:
+            return
         line = {"event": event, "step": state.step, "epoch": state.place.epoch, "seconds": round(state.seconds, 3)}
         line |= {"target_tokens": state.target_tokens, **numbers}
         with self.path.open("a", encoding="utf-8") as stream:
@@ -78,3 +103,23 @@ class Log:
             for name, value in numbers.items():
                 if isinstance(value, float):
                     self.board.add_scalar(f"{event}/{name}", value, state.step)
+
+
+def _close_last_line(path: Path) -> None:
+    """End a line that a killed process left unfinished, so that the next one is a line of its own."""
+    if path.exists() and path.stat().st_size:
+        with path.open("r+b") as stream:
+            stream.seek(-1, os.SEEK_END)
+            if stream.read(1) != b"\n":
+                stream.write(b"\n")
+
+
+def logged(folder: Path) -> dict[int, dict[str, Any]]:
+    """The numbers that a run logged of its steps, by step; of a step that was taken again, the last."""
+    found = {}
+    for line in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines():
+        with suppress(ValueError):
+            event = json.loads(line)
+            if event["event"] == "step":
+                found[int(event["step"])] = event
+    return found

@@ -102,6 +102,11 @@ class Plan:
         return self.parameters * 4 * (4 if self.recipe.train.ema else 3)
 
     @property
+    def sent_bytes(self) -> float:
+        """What each of many processes sends in a step, and receives, to sum the gradients: about twice their size."""
+        return 2 * self.parameters * 4.0
+
+    @property
     def memory_bytes(self) -> float:
         """Weights, gradients, Adam's averages, and the activations of a full batch."""
         tokens = self.recipe.batches.tokens
@@ -181,7 +186,12 @@ def report(plan: Plan, speed: Speed | None) -> str:
             f"{speed.training_flops / 1e9:,.0f} GFLOP/s, {share:.0%} of its matrix products' {speed.product_flops / 1e9:,.0f}",
         ]
     for name, rate in GPUS.items():
-        lines.append(f"{name:<18}{_time(plan.total_flops / rate)} on one, {_time(plan.total_flops / rate / 8)} on eight")
+        tokens = rate / plan.cost.step_flops(1, 1)
+        lines.append(
+            f"{name:<18}{_time(plan.total_flops / rate)} on one at {tokens:,.0f} target tokens/s, "
+            f"{_time(plan.total_flops / rate / 8)} on eight"
+        )
+    lines.append(f"several processes {_bytes(plan.sent_bytes)} sent and received by each in a step, for the sum of the gradients")
     preset = plan.recipe.preset
     if preset in PAPER_SECONDS:
         theirs = paper_flops(preset)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,18 @@ class Plan(NamedTuple):
     def folder(self) -> Path:
         """Where the run keeps what is not the model itself."""
         return Path(self.recipe.train.out) / "training"
+
+    def dealt(self, workers: int, processes: int = 1) -> Plan:
+        """With as many parts of a batch as suit so many workers, if it is not said yet; the run keeps to that number.
+
+        Processes share the batches of a step out among them, and the workers of a process cut each: so a process needs no more
+        memory than one batch.
+        """
+        if self.recipe.batches.parts:
+            return self
+        parts = workers * processes // math.gcd(processes, self.recipe.batches.accumulate)
+        recipe = dataclasses.replace(self.recipe, batches=dataclasses.replace(self.recipe.batches, parts=parts))
+        return Plan(recipe, self.record and self.record | {"recipe": as_values(recipe)})
 
     @contextmanager
     def begun(self) -> Iterator[None]:
@@ -68,7 +81,17 @@ def prepare_recipe(values: Values, console: Console) -> Plan:
     if recipe.model.tie != draft.model.tie:
         console.say("separate vocabularies: the source embedding has a matrix of its own (model.tie: target)")
     digests = corpus_digests([*recipe.data.train, *recipe.data.valid])
-    return Plan(recipe, {"recipe": as_values(recipe), "digests": digests, "pairs": pairs})
+    sizes = {path: Path(path).stat().st_size for path in digests}
+    return Plan(recipe, {"recipe": as_values(recipe), "digests": digests, "bytes": sizes, "pairs": pairs})
+
+
+def device_of(values: Values) -> str:
+    """The device that a run asks for, now or when it was begun."""
+    draft = build(values)
+    saved = Path(draft.train.out) / "training" / "recipe.json"
+    if not draft.train.out or not saved.exists():
+        return draft.train.device
+    return build(merge(read_record(saved)["recipe"], values)).train.device
 
 
 def untied(recipe: Recipe) -> Recipe:
@@ -83,13 +106,19 @@ def read_record(path: Path) -> dict[str, Any]:
     try:
         record = read_json(path)
         build(record["recipe"])
-        return {"digests": dict(record["digests"]), "recipe": record["recipe"], "pairs": int(record["pairs"])}
+        return {
+            "digests": dict(record["digests"]),
+            "bytes": dict(record.get("bytes", {})),
+            "recipe": record["recipe"],
+            "pairs": int(record["pairs"]),
+        }
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InputError) as error:
         raise InputError(f"{path}: damaged, so this run cannot go on: {error}; choose another --out") from None
 
 
 MAY_CHANGE = {"max_steps", "max_epochs", "minutes", "patience", "device", "threads", "out", "log_every", "tensorboard",
-              "validate_every", "validate_beam", "validate_lines", "save_every", "keep_last", "average"}  # fmt: skip
+              "validate_every", "validate_beam", "validate_lines", "save_every", "keep_last", "keep_best", "average",
+              "max_skipped", "shard"}  # fmt: skip
 """Settings of `train` that a resumed run may be given anew; all else would make it another run."""
 
 
@@ -106,7 +135,9 @@ def _continued(record: Mapping[str, Any], values: Values) -> Recipe:
         if not Path(path).exists():
             faults.append(f"{path} is gone; training began with it")
         elif digest(path) != sha256:
-            faults.append(f"{path} is no longer the file that training began with")
+            size, before = Path(path).stat().st_size, record["bytes"].get(path)
+            how = "" if before is None else f": it had {before:,} bytes, now {size:,}" if size != before else ": other bytes"
+            faults.append(f"{path} is no longer the file that training began with{how}")
     if faults:
         raise InputError("this would be another training; undo the change or choose another --out:\n  - " + "\n  - ".join(faults))
     return new

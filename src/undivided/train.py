@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-import dataclasses
+import io
 import math
 import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from undivided import __version__, checkpoint
-from undivided.artifact import fill, weights
+from undivided.artifact import fill
 from undivided.batches import Place
 from undivided.config import Recipe
-from undivided.console import Console, InputError, UndividedError, duration, plural
-from undivided.device import Crew, choose_device, choose_precision, one_thread, use_threads
-from undivided.dropout import seeded_dropout
-from undivided.journal import Log, Meter, RunState
-from undivided.prepare import prepare_recipe
-from undivided.schedule import learning_rate, make_optimizer
+from undivided.console import Console, UndividedError, duration, plural
+from undivided.device import one_thread, use_threads
+from undivided.distributed import Group, joined, own_rows, whole
+from undivided.journal import Log, Meter
+from undivided.prepare import Plan, device_of, prepare_recipe
+from undivided.run import Run
+from undivided.schedule import learning_rate
 from undivided.settings import Values
 from undivided.tasks import Measured, make_task
-from undivided.tokens import random_bits
+
+MOST_ROLLBACKS = 8
+"""Then the rate is 1/256 of what it was: it is not the rate."""
 
 
 class Stopped(UndividedError):
@@ -43,77 +44,102 @@ class Stopped(UndividedError):
 def train(values: Values, console: Console | None = None) -> Path:
     """Learn a model from what a recipe says, or go on where `train.out` was left. The model folder."""
     console = console or Console()
-    plan = prepare_recipe(values, console)
-    use_threads(plan.recipe.train.threads)
-    with plan.begun():
-        trainer = Trainer(plan.recipe, plan.folder.parent, console)
-        if plan.record is None:
+    with joined(device_of(values)) as group, ExitStack() as until_the_end:
+        if not group.leads:
+            # One process speaks; the others find what it has prepared.
+            console = Console(quiet=True, stream=io.StringIO())
+            group.wait()
+        plan = prepare_run(values, console, group)
+        if group.leads:
+            until_the_end.enter_context(plan.begun())
+            if group.size > 1:
+                make_task(plan.recipe, plan.folder, torch.device("cpu"), console)
+            group.wait()
+        trainer = Trainer(plan.recipe, plan.folder.parent, console, group)
+        if group.told(plan.record is None)[0]:
             trainer.resume()
         with trainer.stop_on_signals():
             trainer.run()
     return plan.folder.parent
 
 
-class ShardResult(NamedTuple):
-    """What one worker gives for one step."""
-
-    gradients: tuple[Tensor, ...]
-    loss: float
-    likelihood: float
-    tokens: int
+def prepare_run(values: Values, console: Console, group: Group) -> Plan:
+    """The full recipe of a run, dealt out among processes and the threads of each."""
+    plan = prepare_recipe(values, console)
+    use_threads(plan.recipe.train.threads)
+    return plan.dealt(torch.get_num_threads() if group.device.type == "cpu" else 1, group.size)
 
 
-class Trainer:
-    """One training run."""
+class Trainer(Run):
+    """One training run from its beginning, or from where it was left, to its end."""
 
-    def __init__(self, recipe: Recipe, out: Path, console: Console) -> None:
-        self.recipe, self.config, self.console = recipe, recipe.train, console
-        self.out, self.folder = out, out / "training"
-        self.device = choose_device(self.config.device)
-        self.precision = choose_precision(self.config.precision, self.device)
-        torch.manual_seed(self.config.seed)
-        self.task = make_task(recipe, self.folder, self.device, console)
-        self.model = self.task.model
-        self.names = [name for name, _ in self.model.named_parameters()]
-        self.parameters = list(self.model.parameters())
-        self.optimizer = make_optimizer(self.model, self.config)
-        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision is torch.float16)
-        self.ema = [p.detach().clone() for p in self.parameters] if self.config.ema else []
-        self.state = RunState()
-        self.log = Log(self.folder, self.config.tensorboard)
-        self._stop_signal = 0
-        self.crew = Crew(torch.get_num_threads() if self.device.type == "cpu" else 1)
-        console.say(f"{self._size() / 1e6:.1f} M parameters on {self.device}, {self.task}")
-
-    def _size(self) -> int:
-        return sum(parameter.numel() for parameter in self.parameters)
+    def __init__(self, recipe: Recipe, out: Path, console: Console, group: Group | None = None) -> None:
+        super().__init__(recipe, out, console, group)
+        self.log = Log(self.folder if self.group.leads else None, self.config.tensorboard)
+        self._asked_to_stop = self._stop_signal = 0
+        self._beginning: checkpoint.Checkpoint | None = None
+        where = str(self.device) if self.group.size == 1 else f"{self.group.size} × {self.device.type}"
+        console.say(f"{self.size() / 1e6:.1f} M parameters on {where}, {self.task}")
 
     def run(self) -> None:
         """Train until a limit is reached, then write the final model."""
         self.model.train()
-        meter = Meter()
+        if not self._finished():
+            self._rehearse()
         plans = self.task.stream.plans()
         while not self._finished():
-            began = time.monotonic()
-            loss, likelihood, tokens = self._step(plans)
-            spent = time.monotonic() - began
-            self.state.seconds += spent
-            meter.add(loss, likelihood, tokens, spent)
-            self.console.status(self._line(meter))
+            self.advance(plans)
+            self.console.status(self._line())
+            if self.state.skipped >= self.config.max_skipped or (self._is_due() and not self.is_sound()):
+                self._roll_back()
+                plans = self.task.stream.plans()
+                continue
             if self.state.step % self.config.log_every == 0:
-                self._log_step(meter)
-                meter = Meter()
+                self._log_step()
             # In this order, a checkpoint remembers the validation of its step, and a stop loses neither.
             if self.state.step % self.config.validate_every == 0:
                 self._validate()
-            if self.state.step % self.config.save_every == 0:
+            if self._is_due():
                 self.save()
             if self._stop_signal:
                 self._stop()
-        self.save()
-        if self._stop_signal:
-            self._stop()
-        self._finish()
+        with self.averaged() as model:
+            if self.group.leads:
+                self._finish(model)
+        self.group.wait()
+
+    def advance(self, plans: Iterator[tuple[np.ndarray, Place]]) -> None:
+        """Take a step and count it."""
+        began = time.monotonic()
+        loss, likelihood, tokens = self._step(plans)
+        # All processes go by one clock, and stop after the same step.
+        spent, stop = self.group.least(time.monotonic() - began, -self._asked_to_stop)
+        self._stop_signal = -int(stop)
+        self.state.seconds += spent
+        if math.isfinite(loss):
+            self.state.meter.add(loss, likelihood, tokens, spent)
+
+    def _is_due(self) -> bool:
+        """Whether a checkpoint is written after this step."""
+        best = self.config.keep_best and self.state.best_step == self.state.step
+        return self.state.step % self.config.save_every == 0 or best or self._finished()
+
+    def _rehearse(self) -> None:
+        """Try the batch that asks for the most memory before any step, and remember where a run without checkpoint began."""
+        before = self.state.fits
+        self.state.fits = self.workers.rehearse(before)
+        self._say_fits(before)
+        if not checkpoint.paths(self.folder / "checkpoints"):
+            held = self.snapshot()
+            tensors = {part: {name: t.clone() for name, t in of.items()} for part, of in held.tensors.items()}
+            self._beginning = checkpoint.Checkpoint(held.state, tensors)
+
+    def _say_fits(self, before: int) -> None:
+        if self.state.fits != before:
+            self.console.warn(
+                f"step {self.state.step}: memory did not suffice for a batch; from now on one with more than "
+                f"{self.state.fits:,} tokens is cut. The gradient stays the same; a lower batches.tokens would be faster"
+            )
 
     def _finished(self) -> bool:
         state, config = self.state, self.config
@@ -127,64 +153,63 @@ class Trainer:
     def _step(self, plans: Iterator[tuple[np.ndarray, Place]]) -> tuple[float, float, int]:
         """One update: sums of loss and negative log-likelihood, and the target tokens they are over."""
         self.state.step += 1
-        results = self.crew.map(lambda numbered: self._gradients(*numbered), enumerate(self._next_shards(plans)))
-        tokens = sum(result.tokens for result in results)
-        self.state.target_tokens += tokens
-        with one_thread():
-            self._gather(results, tokens)
-            self._update()
-        return sum(result.loss for result in results), sum(result.likelihood for result in results), tokens
-
-    def _gather(self, results: list[ShardResult], tokens: int) -> None:
-        """The gradient of the mean over all tokens of a step."""
-        total = list(results[0].gradients)
-        for result in results[1:]:
-            torch._foreach_add_(total, list(result.gradients))
-        torch._foreach_mul_(total, self.recipe.batches.tokens / tokens)
-        for parameter, gradient in zip(self.parameters, total, strict=True):
-            parameter.grad = gradient
-
-    def _next_shards(self, plans: Iterator[tuple[np.ndarray, Place]]) -> list[np.ndarray]:
-        """The pairs of a step, those of each batch dealt out among the crew."""
-        shards: list[np.ndarray] = []
+        batches = []
         for _ in range(self.recipe.batches.accumulate):
-            plan, self.state.place = next(plans)
-            shards += [plan[worker :: self.crew.size] for worker in range(min(self.crew.size, len(plan)))]
-        return shards
+            batch, self.state.place = next(plans)
+            batches.append(batch)
+        before = self.state.fits
+        total = self.workers.gradient(self.state.step, batches, before)
+        self.state.fits = total.fits
+        self._say_fits(before)
+        for parameter, gradient in zip(self.parameters, total.gradients, strict=True):
+            parameter.grad = gradient
+        self.state.target_tokens += total.tokens
+        with one_thread():
+            self._update(total.loss)
+        return total.loss, total.likelihood, total.tokens
 
-    def _gradients(self, number: int, shard: np.ndarray) -> ShardResult:
-        """The loss of a shard as a sum over its tokens, and its gradients over the token budget. [paper 3.1, 5.4]"""
-        key = (self.config.seed, self.state.step, number)
-        half = torch.autocast(self.device.type, self.precision, enabled=self.precision is not torch.float32)
-        with half, seeded_dropout(int(random_bits(1, *key)[0])):
-            loss, likelihood, tokens = self.task.loss(shard, *key)
-        # Over the budget, not yet over the tokens of the step: float16 gradients of a bare sum would overflow.
-        scaled = self.scaler.scale(loss / self.recipe.batches.tokens)
-        gradients = torch.autograd.grad(scaled, self.parameters)
-        return ShardResult(gradients, float(loss.detach()), float(likelihood), tokens)
-
-    def _update(self) -> None:
-        """Take the step, unless a gradient is not finite: such a step is skipped and counted."""
-        rate = learning_rate(self.state.step, self.config, self.recipe.model.d_model, self.state.seconds)
+    def _update(self, loss: float) -> None:
+        """Take the step, unless the loss or a gradient is not finite: such a step is skipped and counted."""
+        rate = learning_rate(self.state.step, self.config, self.recipe.model.d_model, self.state.seconds) * self.state.rate_factor
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.scaler.unscale_(self.optimizer)
-        norm = nn.utils.clip_grad_norm_(self.parameters, self.config.clip or math.inf)
-        if bool(norm.isfinite()):
+        norm = whole(nn.utils.clip_grad_norm_(self.parameters, self.config.clip or math.inf))
+        if bool(norm.isfinite()) and math.isfinite(loss):
             self.scaler.step(self.optimizer)
             self.state.skipped = 0
         else:
             self.state.skipped += 1
-            self.console.warn(f"step {self.state.step}: the gradient is not finite, the step is skipped")
-            if self.state.skipped >= 20:
-                raise UndividedError("20 steps in a row had no finite gradient: lower train.rate, or set train.clip to 1")
+            self.state.skipped_in_all += 1
+            what = "gradient" if math.isfinite(loss) else "loss"
+            self.console.warn(f"step {self.state.step}: the {what} is not finite, the step is skipped")
         self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
         if self.ema:
-            torch._foreach_lerp_(self.ema, [p.detach() for p in self.parameters], 1 - self.config.ema)
+            torch._foreach_lerp_(self.ema, [own_rows(p.detach()) for p in self.parameters], 1 - self.config.ema)
 
-    def _line(self, meter: Meter) -> str:
+    def _roll_back(self) -> None:
+        """Go back to the last whole checkpoint, or to the beginning, with half the rate."""
+        failed = self.state
+        if failed.rollbacks == MOST_ROLLBACKS:
+            raise UndividedError(
+                f"step {failed.step:,}: after {plural(failed.rollbacks, 'return')} to a checkpoint, each with half the rate of the "
+                "one before, losses or gradients are still not finite: begin anew with a lower train.rate, or with train.clip 1"
+            )
+        found = self.newest() or self._beginning
+        assert found is not None, "a run has a checkpoint or remembers its beginning"
+        self.restore(found)
         state = self.state
+        state.rollbacks, state.rate_factor = failed.rollbacks + 1, failed.rate_factor / 2
+        state.skipped_in_all, state.seconds, state.fits = failed.skipped_in_all, failed.seconds, failed.fits
+        why = "weights are not finite"
+        if failed.skipped:
+            why = f"{plural(failed.skipped, 'step')} in a row had no finite loss and gradient"
+        self.console.warn(f"step {failed.step:,}: {why}; back to step {state.step:,} with {state.rate_factor:g} of the rate")
+        self.log.write("rollback", state, failed_step=failed.step, rate_factor=state.rate_factor)
+
+    def _line(self) -> str:
+        state, meter = self.state, self.state.meter
         return (
             f"step {state.step:,}, epoch {state.place.epoch + 1}, loss {meter.loss:.3f}, perplexity {meter.perplexity:.2f}, "
             f"{meter.rate:,.0f} tokens/s, {duration(self._seconds_left())} left"
@@ -200,71 +225,52 @@ class Trainer:
             left.append((config.max_epochs - done) * state.seconds / done)
         return max(0.0, min(left))
 
-    def _log_step(self, meter: Meter) -> None:
-        rate = self.optimizer.param_groups[0]["lr"]
-        self.console.say(f"{self._line(meter)}, rate {rate:.2e}")
-        self.log.write("step", self.state, loss=meter.loss, perplexity=meter.perplexity, tokens_per_second=meter.rate, rate=rate)
+    def save(self) -> None:
+        """Write a checkpoint; from now on there is one to go back to."""
+        super().save()
+        self._beginning = None
 
-    @contextmanager
-    def _averaged(self) -> Iterator[None]:
-        """For a while, the model has its running-average weights, if such are kept."""
-        own = [parameter.detach().clone() for parameter in self.parameters] if self.ema else []
-        _assign(self.model, self.ema)
-        self.model.eval()
-        try:
-            yield
-        finally:
-            _assign(self.model, own)
-            self.model.train()
+    def _log_step(self) -> None:
+        self.console.say(f"{self._line()}, rate {self.optimizer.param_groups[0]['lr']:.2e}")
+        self.log.write("step", self.state, **self.logged())
+        self.state.meter = Meter()
+
+    def logged(self) -> dict[str, float]:
+        """The numbers of a log line."""
+        meter, rate = self.state.meter, self.optimizer.param_groups[0]["lr"]
+        return {"loss": meter.loss, "perplexity": meter.perplexity, "tokens_per_second": meter.rate, "rate": rate}
 
     def _validate(self) -> None:
+        """Measure on held-out data, in one process; all remember the best."""
+        with self.averaged():
+            if self.group.leads:
+                self._measure()
+        state = self.state
+        state.best, best_step, since_best = self.group.told(state.best, state.best_step, state.since_best)
+        state.best_step, state.since_best = int(best_step), int(since_best)
+
+    def _measure(self) -> None:
         """Measure on held-out data; the best model so far becomes the model folder."""
         began = time.monotonic()
-        with self._averaged():
-            measured = self.task.measure()
-            if measured is None:
-                return
-            better = measured.quality.score > self.state.best
-            self.state.since_best = 0 if better else self.state.since_best + 1
-            if better:
-                self.state.best = measured.quality.score
-                self._export(measured, f"step {self.state.step}")
+        measured = self.task.measure()
+        if measured is None:
+            return
+        better = measured.quality.score > self.state.best
+        self.state.since_best = 0 if better else self.state.since_best + 1
+        if better:
+            self.state.best, self.state.best_step = measured.quality.score, self.state.step
+            self._export(measured, f"step {self.state.step}")
         spent, note = duration(time.monotonic() - began), " (best so far)" if better else ""
         self.console.say(f"validation at step {self.state.step:,}: {measured}{note}, in {spent}")
         self.log.write("validation", self.state, **measured.logged())
 
-    def save(self) -> None:
-        """Write a checkpoint, then remove what is too old."""
-        tensors = {
-            "model": weights(self.model),
-            "optimizer": checkpoint.optimizer_tensors(self.optimizer, self.names),
-            "random": checkpoint.random_tensors(),
-        }
-        if self.ema:
-            tensors["ema"] = dict(zip(self.names, self.ema, strict=True))
-        state = asdict(self.state) | {"scaler": self.scaler.state_dict()}
-        folder = self.folder / "checkpoints"
-        checkpoint.write(folder, self.state.step, checkpoint.Checkpoint(state, tensors))
-        checkpoint.prune(folder, max(self.config.keep_last, self.config.average))
-
     def resume(self) -> None:
         """Take up the newest whole checkpoint."""
-        found = checkpoint.newest(self.folder / "checkpoints", self.console)
+        found = self.newest()
         if found is None:
             self.console.say("no checkpoint was written yet: training begins at step 1")
             return
-        fill(self.model, found.tensors["model"], "checkpoint")
-        checkpoint.fill_optimizer(self.optimizer, self.names, found.tensors["optimizer"])
-        checkpoint.fill_random(found.tensors["random"])
-        if self.ema:
-            self.ema = [found.tensors["ema"][name].to(self.device) for name in self.names]
-        state = dict(found.state)
-        self.scaler.load_state_dict(state.pop("scaler"))
-        try:
-            self.state = RunState(**{**state, "place": Place(**state["place"])})
-        except TypeError as error:
-            raise InputError(f"{self.out}: begun with another version of undivided, whose checkpoints differ: {error}") from None
-        self.task.stream.place = dataclasses.replace(self.state.place)
+        self.restore(found)
         self.console.say(f"resumed at step {self.state.step:,}")
         self.log.write("resume", self.state)
 
@@ -273,9 +279,10 @@ class Trainer:
         """SIGINT and SIGTERM ask training to stop after the step it is in."""
 
         def ask(number: int, _: object) -> None:
-            if self._stop_signal:
+            # Of several processes torchrun asks each, after somebody has asked it and, from a terminal, all of them.
+            if self._asked_to_stop and self.group.size == 1:
                 raise KeyboardInterrupt
-            self._stop_signal = number
+            self._asked_to_stop = number
             self.console.warn("stopping after this step (once more: at once) …")
 
         heard = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
@@ -287,22 +294,24 @@ class Trainer:
                 signal.signal(number, handler)
 
     def _stop(self) -> None:
+        if not self.is_sound():
+            self._roll_back()
         self.save()
+        # Together: torchrun takes the first that leaves for one that died.
+        self.group.wait()
         raise Stopped(
             self._stop_signal, f"stopped and saved at step {self.state.step:,}; go on with: undivided train --out {self.out}"
         )
 
-    def _finish(self) -> None:
+    def _finish(self, model: nn.Module) -> None:
         """The final model: averaged weights, unless validation liked a single checkpoint better. [paper 6.1]"""
         self.console.clear()
         last = checkpoint.paths(self.folder / "checkpoints")[-self.config.average :]
         if self.ema:
-            _assign(self.model, self.ema)
             kind = f"running average, decay {self.config.ema}"
         else:
-            fill(self.model, checkpoint.average_weights(last), "averaged checkpoints")
+            fill(model, checkpoint.average_weights(last), "averaged checkpoints")
             kind = f"average of the last {plural(len(last), 'checkpoint')}"
-        self.model.eval()
         measured = self.task.measure()
         if measured is not None:
             self.console.say(f"{kind}: validation {measured}")
@@ -322,7 +331,7 @@ class Trainer:
         facts = {
             "scores": scores,
             "weights": kind,
-            "parameters": self._size(),
+            "parameters": self.size(),
             "steps": state.step,
             "epochs": state.place.epoch,
             "target_tokens": state.target_tokens,
@@ -333,9 +342,3 @@ class Trainer:
             "torch": torch.__version__,
         }
         self.task.export(self.out, facts | self.task.facts())
-
-
-def _assign(model: nn.Module, tensors: list[Tensor]) -> None:
-    with torch.no_grad():
-        for parameter, tensor in zip(model.parameters(), tensors, strict=False):
-            parameter.copy_(tensor)

@@ -37,7 +37,7 @@ if where == "while saving":
     checkpoint.sync = lambda path: die() if f"{step:09d}" in str(path) else sync(path)
 if where == "between":
     update = Trainer._update
-    Trainer._update = lambda self: (update(self), self.state.step == step and die())
+    Trainer._update = lambda self, loss: (update(self, loss), self.state.step == step and die())
 train(json.loads(sys.argv[1]), Console(quiet=True))
 """
 KILLS = [("between", 5), ("after saving", 20), ("while saving", 40), ("between", 50)]

@@ -81,9 +81,9 @@ def test_no_checkpoint_at_all(tmp_path):
 def test_prune_keeps_the_newest(tmp_path):
     for step in (8, 9, 10, 100):
         write(tmp_path, step, make(step))
-    prune(tmp_path, 2)
+    prune(tmp_path, 2, Console())
     assert [path.name for path in paths(tmp_path)] == ["step-000000010", "step-000000100"]
-    prune(tmp_path, 5)
+    prune(tmp_path, 5, Console())
     assert len(paths(tmp_path)) == 2
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from undivided.train import Log, Meter, RunState
+from undivided.journal import Log, Meter, RunState
 
 
 def test_every_number_is_a_line_of_json(tmp_path):

@@ -21,6 +21,15 @@ def add_train(verbs: Any) -> None:
         f"Presets: {', '.join(PRESETS)}. Run again on the same --out to go on after a stop.",
     )
     verb.add_argument("recipe", nargs="?", help="a YAML file with the settings")
+    verb.add_argument(
+        "--verify-resume",
+        nargs="?",
+        type=int,
+        const=0,
+        metavar="K",
+        help="train nothing: take the steps after the last checkpoint but one again (K of them; without a number up to the last "
+        "checkpoint) and compare them bit for bit with what was logged and saved",
+    )
     add_settings(verb, Recipe)
     add_quiet(verb)
     verb.set_defaults(run=run_train)
@@ -29,6 +38,13 @@ def add_train(verbs: Any) -> None:
 def run_train(options: argparse.Namespace) -> None:
     """Learn a model."""
     values = recipe_values(options)
+    if options.verify_resume is not None:
+        if options.verify_resume < 0:
+            raise InputError(f"--verify-resume {options.verify_resume}: expected a number of steps")
+        from undivided.replay import verify_resume
+
+        print(verify_resume(values, options.verify_resume, Console(options.quiet)))
+        return
     from undivided.train import train
 
     train(values, Console(options.quiet))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from torch import Tensor, nn
 
-from undivided.batches import BatchStream
+from undivided.batches import Batch, BatchStream
 from undivided.score import Score
 
 
@@ -49,11 +49,20 @@ class Task(Protocol):
     def __str__(self) -> str:
         """How much there is to learn from, for people."""
 
-    def loss(self, shard: np.ndarray, *key: int) -> ShardLoss:
-        """The loss of some examples; what is random in them is a function of the key."""
+    def load(self, shard: np.ndarray) -> Batch:
+        """Some examples."""
+
+    def loss(self, batch: Batch) -> ShardLoss:
+        """Their loss."""
 
     def measure(self) -> Measured | None:
         """The quality on held-out data, or None where there is none."""
+
+    def fresh_model(self) -> nn.Module:
+        """Another model of the same shapes."""
+
+    def use(self, model: nn.Module) -> None:
+        """From now on, measure and export this model."""
 
     def facts(self) -> dict[str, Any]:
         """What a model card says of the data."""

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
+from torch import nn
 
 from undivided import artifact
 from undivided.artifact import Artifact
-from undivided.batches import BatchStream, SampledStore, load_batch
+from undivided.batches import Batch, BatchStream, SampledStore, load_batch
 from undivided.config import Recipe
 from undivided.console import Console
 from undivided.corpus import Findings, corpus_digests, name_of, read_pairs
 from undivided.loss import smoothed_loss
-from undivided.models import make_model
+from undivided.models import Seq2Seq, make_model
 from undivided.prepare import open_training_store, prepare_tokenizer
 from undivided.score import bleu, perplexity
 from undivided.tasks.contract import Measured, ShardLoss
@@ -34,7 +35,7 @@ class TranslationTask:
         self.texts = SampledStore(self.store, self.tokenizer, recipe.tokens, seed) if recipe.tokens.dropout else self.store
         self.stream = BatchStream(self.texts, recipe.batches, seed)
         self.epoch_tokens = self.store.target_tokens
-        self.model = make_model(recipe.model, len(self.tokenizer.source), len(self.tokenizer.target)).to(device)
+        self.model = self.fresh_model()
         self.digests = {"train": corpus_digests(recipe.data.train), "valid": corpus_digests(recipe.data.valid)}
         pairs = [p for files in recipe.data.valid for p in read_pairs(files, recipe.data, Findings(name_of(files)))]
         self.valid = [pair.source for pair in pairs], [pair.target for pair in pairs]
@@ -42,9 +43,12 @@ class TranslationTask:
     def __str__(self) -> str:
         return f"{len(self.store):,} pairs, {self.epoch_tokens:,} target tokens"
 
-    def loss(self, shard: np.ndarray, *key: int) -> ShardLoss:
+    def load(self, shard: np.ndarray) -> Batch:
+        """Some pairs as ids."""
+        return load_batch(self.texts, shard)
+
+    def loss(self, batch: Batch) -> ShardLoss:
         """Label-smoothed loss of predicting each target token from those before it. [paper 3.1, 5.4]"""
-        batch = load_batch(self.texts, shard)
         tokens, padding = int((batch.tgt_out != PAD).sum()), not bool(batch.src_mask.all())
         batch = batch.to(self.device)
         memory = self.model.encode(batch.src, batch.src_mask if padding else None)
@@ -62,6 +66,14 @@ class TranslationTask:
         outputs = [result.text for result in translator.stream(sources, beam_size=config.validate_beam, n_best=1)]
         quality = bleu(outputs, targets, self.recipe.data.target_lang)
         return Measured(quality, {"perplexity": perplexity(translator, *self.valid)})
+
+    def fresh_model(self) -> Seq2Seq:
+        """Another model of the same shapes."""
+        return make_model(self.recipe.model, len(self.tokenizer.source), len(self.tokenizer.target)).to(self.device)
+
+    def use(self, model: nn.Module) -> None:
+        """From now on, measure and export this model."""
+        self.model = cast("Seq2Seq", model)
 
     def facts(self) -> dict[str, Any]:
         """The vocabulary and the digests of the corpora."""
