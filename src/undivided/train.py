@@ -129,7 +129,7 @@ class Trainer(Run):
         before = self.state.fits
         self.state.fits = self.workers.rehearse(before)
         self._say_fits(before)
-        if not checkpoint.paths(self.folder / "checkpoints"):
+        if not self.state.step:
             held = self.snapshot()
             tensors = {part: {name: t.clone() for name, t in of.items()} for part, of in held.tensors.items()}
             self._beginning = checkpoint.Checkpoint(held.state, tensors)
