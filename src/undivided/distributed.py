@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Literal
 
 import torch
 import torch.distributed as dist
@@ -47,17 +48,17 @@ class Group:
 
     def sums(self, *numbers: float) -> list[float]:
         """Of each number the sum over all processes."""
-        return self._agree(dist.ReduceOp.SUM, numbers)
+        return self._agree("SUM", numbers)
 
     def least(self, *numbers: float) -> list[float]:
         """Of each number the smallest in any process."""
-        return self._agree(dist.ReduceOp.MIN, numbers)
+        return self._agree("MIN", numbers)
 
-    def _agree(self, how: dist.ReduceOp.RedOpType, numbers: Sequence[float]) -> list[float]:
+    def _agree(self, how: Literal["SUM", "MIN"], numbers: Sequence[float]) -> list[float]:
         if self.size == 1:
             return list(numbers)
         tensor = torch.tensor(numbers, dtype=torch.float64, device=self.device)
-        dist.all_reduce(tensor, how)
+        dist.all_reduce(tensor, getattr(dist.ReduceOp, how))
         return tensor.tolist()
 
     def told(self, *numbers: float) -> list[float]:

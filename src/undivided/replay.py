@@ -53,7 +53,7 @@ def _last_two(folder: Path, console: Console) -> tuple[Checkpoint, Checkpoint]:
             console.warn(f"skipped a damaged checkpoint: {error}")
         if len(found) == 2:
             last, first = found
-            if last.state["rollbacks"] != first.state["rollbacks"]:
+            if last.state.get("rollbacks") != first.state.get("rollbacks"):
                 raise InputError("training went back to a checkpoint between the last two; verify again after the next one")
             return first, last
     raise InputError(f"{folder}: two whole checkpoints are needed to replay from one to the other; {len(found)} there")
