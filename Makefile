@@ -4,6 +4,7 @@
 # make sbom   sbom.json: what is installed with it, as CycloneDX
 # make evalb  build EVALB, which the tests compare bracket scores with
 # make prove-damage, prove-resume, prove-shards, prove-multi30k   long proofs, each with a report under docs/
+# make bench-train, bench-translate, bench-scale, bench-quality   speed beside the peers, each with a report under docs/benchmarks/
 # Each makes its own .venv the first time.
 
 PYTHON ?= python3
@@ -12,7 +13,8 @@ MINUTES ?= 10
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test chromium check format sbom evalb prove-multi30k prove-damage prove-resume prove-shards clean
+.PHONY: demo test chromium check format sbom evalb prove-multi30k prove-damage prove-resume prove-shards clean \
+	bench-train bench-translate bench-scale bench-quality
 
 demo: .venv/installed
 	$(BIN)/undivided demo --pair $(PAIR) --minutes $(MINUTES) --out demo
@@ -56,6 +58,10 @@ prove-shards: .venv/installed-dev
 	-$(PIP) --editable '.[ray]'
 	$(BIN)/python benchmarks/shards.py
 
+# The peers get venvs of their own under .venv-peers/ the first time.
+bench-train bench-translate bench-scale bench-quality: bench-%: .venv/installed-dev
+	$(BIN)/python benchmarks/$*.py $(BENCH)
+
 .venv/python:
 	@echo "setting up .venv (once) …"
 	$(PYTHON) -m venv .venv
@@ -81,4 +87,4 @@ prove-shards: .venv/installed-dev
 	$(CC) -O2 -w -o $@ .venv/evalb/evalb.c
 
 clean:
-	rm -rf .venv demo build src/*.egg-info
+	rm -rf .venv .venv-peers demo build src/*.egg-info

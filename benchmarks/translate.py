@@ -1,0 +1,256 @@
+"""Translation speed: ours and the peers with the same weights, the same sentences and the same length of every output.
+
+    python benchmarks/translate.py [--sentences 1000] [--length 16] [--rounds 5] [--peers huggingface fairseq …]
+
+The model is of the paper's base size with random weights, made so that it never ends a sentence by itself: every side writes
+exactly `--length` tokens with a beam of four. Ours takes raw text and gives raw text; the peers have ready-made tokens.
+`--model FOLDER --length 0` takes a trained model (post-norm, tied embeddings) and lets translations end where they end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import math
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import measure
+import torch
+from measure import CORES, OURS, ROOT, Piece, Series, table
+
+from undivided import artifact
+from undivided.artifact import Artifact
+from undivided.config import build
+from undivided.console import Console
+from undivided.engines import TorchEngine
+from undivided.engines import ctranslate2 as engine
+from undivided.models import make_model
+from undivided.plan import model_cost
+from undivided.tokens import EOS, Tokenizer
+
+PEERS = ["huggingface", "fairseq", "joeynmt", "opennmt", "ctranslate2"]
+REFERENCE = "undivided, torch engine"
+AUTO = "undivided, auto engine, raw text"
+FAST = "undivided, auto engine, preset fast"
+PRE_NORM_ONLY = {"opennmt"}
+QUIET = Console(quiet=True, stream=io.StringIO())
+
+
+@torch.no_grad()
+def never_end(model: Any) -> None:
+    """Give every state a direction that `</s>` points away from."""
+    width = model.config.d_model
+    away = torch.nn.functional.normalize(torch.randn(width), dim=0)
+    model.decoder[-1].residuals[-1].norm.bias.add_(6 * away)
+    model.output_weight[EOS] = -8 * away
+
+
+def make_folder(home: Path, preset: str, tokenizer: Tokenizer, options: argparse.Namespace) -> Path:
+    """A model folder with random weights."""
+    torch.manual_seed(1)
+    recipe = build({"preset": preset, "tokens": {"vocab_size": options.vocabulary}, "model": {"attention_bias": True}})
+    model = make_model(recipe.model, len(tokenizer.source), len(tokenizer.target)).eval()
+    never_end(model)
+    artifact.save(Artifact(recipe, tokenizer, model), home / preset)
+    return home / preset
+
+
+def learn_subwords(home: Path, options: argparse.Namespace) -> Tokenizer:
+    files = measure.some_text(home, options.pairs)
+    lines = [Path(name).read_text(encoding="utf-8").splitlines() for name in files]
+    recipe = build({"tokens": {"vocab_size": options.vocabulary}})
+    return Tokenizer.learn(lambda: zip(*lines, strict=True), recipe.tokens, len(lines[0]), 1)
+
+
+def some_sentences(home: Path, count: int) -> list[str]:
+    """Different sentences: ours would translate one that occurs again only once."""
+    names = [files[0] for part in ("test_2016_flickr", "val", "train") if (files := measure.multi30k(part))]
+    names = names or [str(home / "part.a")]
+    lines = (line.strip() for name in names for line in Path(name).read_text(encoding="utf-8").splitlines())
+    return list(dict.fromkeys(line for line in lines if line))[:count]
+
+
+class Contest:
+    """The folders, sentences and jobs that all share."""
+
+    def __init__(self, home: Path, options: argparse.Namespace) -> None:
+        self.options = options
+        tokenizer = learn_subwords(home, options)
+        self.folder = Path(options.model) if options.model else make_folder(home, options.preset, tokenizer, options)
+        self.fast = make_folder(home, "fast", tokenizer, options) if options.preset == "base" and not options.model else None
+        self.artifact = artifact.load(self.folder)
+        self.model = self.artifact.recipe.model
+        self.texts = some_sentences(home, options.sentences)
+        self.ids = self.artifact.tokenizer.source.encode(self.texts)
+        subwords = self.artifact.tokenizer.source
+        self.pieces = [subwords.pieces(row[:-1]) for row in self.ids]
+        target = self.artifact.tokenizer.target
+        (home / "pieces.json").write_text(json.dumps(target.pieces(range(len(target)))))
+        measure.export_weights(self.artifact.model, home / "weights.npz")
+        reference = TorchEngine(self.artifact)
+        self.converted = {kind: engine._converted(self.artifact, self.folder, reference, kind, QUIET) for kind in engine.WEIGHTS}
+        self.job: dict[str, Any] = {
+            "model": measure.shape_of(self.model),
+            "vocabulary": len(target),
+            "weights": str(home / "weights.npz"),
+            "pieces": str(home / "pieces.json"),
+            "threads": options.threads,
+            "beam": options.beam,
+            "length": options.length,
+            "batch_tokens": options.batch_tokens,
+        }
+
+    def sides(self) -> list[tuple[str, str, dict[str, Any]]]:
+        """Every side as (peer, label, job)."""
+        ours = [(REFERENCE, "torch", self.folder), (AUTO, "auto", self.folder)]
+        ours += [(FAST, "auto", self.fast)] if self.fast else []
+        found = [(OURS, label, self.job | {"engine": name, "folder": str(folder)}) for label, name, folder in ours]
+        same = {peer for peer in self.options.peers if self.model.norm == "post"}
+        found += [(peer, peer, self.job) for peer in self.options.peers if peer in same and peer != "ctranslate2"]
+        if "ctranslate2" in self.options.peers:
+            for kind, (_, home) in self.converted.items():
+                for workers, each in dict.fromkeys([(self.options.threads, 1), (1, self.options.threads)]):
+                    job = self.job | {"converted": str(home), "workers": workers, "each": each}
+                    found.append(("ctranslate2", f"ctranslate2 {kind}, {workers} × {each} threads", job))
+        return found
+
+    def sources(self, name: str) -> list[Any]:
+        """The sentences in the form that a side takes."""
+        if name.startswith(OURS):
+            return self.texts
+        return self.pieces if name.startswith("ctranslate2") else self.ids
+
+    def flops(self, target_tokens: int) -> float:
+        """Of the matrix products that float32 decoding with a beam needs; the `fast` model needs fewer."""
+        source_tokens = sum(map(len, self.ids))
+        cost = model_cost(self.model, self.job["vocabulary"], round(source_tokens / len(self.ids)))
+        return source_tokens * cost.per_source_token + self.options.beam * target_tokens * cost.per_target_token
+
+
+class Run:
+    """The workers, what they wrote first, and how long single sentences took."""
+
+    def __init__(self, event: Contest, problems: dict[str, str]) -> None:
+        self.event = event
+        self.workers = {worker.name: worker for worker in measure.start(event.sides(), "translate", problems)}
+        self.outputs: dict[str, list[list[int]]] = {}
+        self.single: dict[str, list[float]] = {}
+        for worker in self.workers.values():
+            worker.ask("translate", sources=event.sources(worker.name)[:8])
+
+    def piece(self, name: str, number: int) -> Piece:
+        worker, sources = self.workers[name], self.event.sources(name)
+        done = worker.ask("translate", sources=sources)
+        self.outputs.setdefault(name, done["outputs"])
+        if name.startswith((OURS, "ctranslate2")) or number == 0:
+            few = sources[: self.event.options.single]
+            self.single.setdefault(name, []).extend(worker.ask("one by one", sources=few)["times"])
+        length = self.event.options.length
+        return Piece(done["seconds"], len(sources), self.event.flops(length * len(sources) or sum(map(len, done["outputs"]))))
+
+    def agreement(self, name: str) -> float:
+        """Of how many sentences the output is that of our reference, as far as both go."""
+        pairs = zip(self.outputs[name], self.outputs[REFERENCE], strict=True)
+        return statistics.mean(one[: len(other) - 1] == other[: len(one)][: len(other) - 1] for one, other in pairs)
+
+    def close(self) -> None:
+        for worker in self.workers.values():
+            worker.close()
+
+
+def percentile(times: list[float], share: float) -> float:
+    return sorted(times)[min(len(times) - 1, math.floor(share * len(times)))]
+
+
+def rows_of(run: Run, series: dict[str, Series]) -> list[list[str]]:
+    rows = []
+    for name, each in sorted(series.items(), key=lambda item: -item[1].rate):
+        ratios = [series[other].rate / each.rate for other in (REFERENCE, AUTO)]
+        words = statistics.mean(map(len, run.outputs[name]))
+        times = run.single.get(name, [])
+        latency = [f"{1000 * percentile(times, share):.0f} ms" if times else "" for share in (0.5, 0.95)]
+        same = "" if name in PRE_NORM_ONLY or name == FAST else f"{run.agreement(name):.0%}"
+        share = "" if name == FAST else f"{each.share:.0%}"
+        memory = f"{run.workers[name].peak_memory():,.0f} MB"
+        ratios_text = [f"{ratio:.2f} ×" for ratio in ratios]
+        rows.append([name, f"{each.rate:.1f}", *ratios_text, share, *latency, memory, f"{words:.1f}", same])
+    return rows
+
+
+def start_up(folder: Path, rounds: int) -> list[str]:
+    """From the shell: one sentence through `undivided translate`, and how much of it is Python's and torch's own start."""
+    commands = {
+        "python -c pass": ["-c", "pass"],
+        "python -c 'import torch'": ["-c", "import torch"],
+        "undivided translate --engine torch": ["-m", "undivided", "translate", str(folder), "--engine", "torch"],
+        "undivided translate": ["-m", "undivided", "translate", str(folder)],
+    }
+    times: dict[str, list[float]] = {name: [] for name in commands}
+    for _ in range(rounds + 1):
+        for name, arguments in commands.items():
+            began = time.perf_counter()
+            subprocess.run(
+                [sys.executable, *arguments], input="A dog runs on the beach.\n", text=True, capture_output=True, check=True,
+                env=measure.our_environment(),
+            )  # fmt: skip
+            times[name].append(time.perf_counter() - began)
+    return table(
+        ["from the shell, one sentence", "seconds"], [[name, f"{statistics.median(t[1:]):.2f}"] for name, t in times.items()]
+    )
+
+
+NOTES = """\
+Sentences/s are medians over interleaved rounds, one side at work at a time. The share is that of the machine's float32
+matrix-product rate read around each piece; 8-bit arithmetic may pass 100 %. One sentence at a time: p50 and p95 of single calls.
+"Same output" is the share of sentences whose tokens are those of our PyTorch engine. OpenNMT-py 3.5 has the norm before each
+sub-layer, so it has the same sizes but weights of its own. Peers other than CTranslate2 get batches sorted by length of at most
+`--batch-tokens` source tokens, as many as ours. The `fast` preset has eight encoder layers and one decoder layer."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sentences", type=int, default=1000)
+    parser.add_argument("--single", type=int, default=50, help="sentences that are translated one at a time, in each round")
+    parser.add_argument("--length", type=int, default=16, help="tokens of every output; 0 lets them end by themselves")
+    parser.add_argument("--beam", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--model", default="", help="a trained model folder instead of random weights")
+    parser.add_argument("--preset", default="base", help="size of the random model; with base, `fast` is measured too")
+    parser.add_argument("--peers", nargs="*", default=PEERS, choices=PEERS)
+    parser.add_argument("--pairs", type=int, default=29_000, help="how much of the corpus the subwords are learned from")
+    parser.add_argument("--vocabulary", type=int, default=6000)
+    parser.add_argument("--batch-tokens", type=int, default=1024)
+    parser.add_argument("--threads", type=int, default=CORES)
+    parser.add_argument("--report", type=Path, default=ROOT / "docs" / "benchmarks" / "translate.md")
+    options = parser.parse_args()
+    problems: dict[str, str] = {}
+    with tempfile.TemporaryDirectory() as name:
+        event = Contest(Path(name), options)
+        run = Run(event, problems)
+        series = measure.interleaved(run.workers, options.rounds, run.piece)
+        head = ["side", "sentences/s", "our torch is", "our auto is", "share", "p50", "p95", "peak memory", "tokens", "same output"]
+        lines = table(head, rows_of(run, series))
+        run.close()
+        starting = start_up(event.folder, min(5, options.rounds))
+    gaps = ", ".join(f"{kind} {gap:.3f}" for kind, (gap, _) in event.converted.items())
+    products = [each for one in series.values() for each in one.more["product"]]
+    facts = (
+        f"{len(event.texts):,} sentences, {sum(map(len, event.ids)):,} source tokens, vocabulary {event.job['vocabulary']:,}, beam "
+        f"{options.beam}, {options.length or 'free'} tokens out, {options.rounds} rounds; product rate "
+        f"{statistics.median(products) / 1e9:.0f} GFLOP/s ({min(products) / 1e9:.0f} to {max(products) / 1e9:.0f}). Parity of the "
+        f"converted models (mean difference of log-probabilities): {gaps}."
+    )
+    absent = [f"- {peer} took no part: {reason}" for peer, reason in problems.items()]
+    body = [f"{facts} {NOTES}", "", *lines, "", *absent, "", "## Start-up", "", *starting]
+    measure.write_report(options.report, "Translation speed", "translate.py", sys.argv[1:], body)
+
+
+if __name__ == "__main__":
+    main()
