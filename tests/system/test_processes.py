@@ -175,7 +175,7 @@ def torchrun(home: Path, job, *flags: str) -> subprocess.CompletedProcess:
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port()), *flags]
     env = environment(PYTHONWARNINGS="default")
     return subprocess.run(
-        [*command, str(script), json.dumps([job])], env=env, capture_output=True, text=True, check=False, timeout=600
+        [*command, str(script), json.dumps([job])], env=env, capture_output=True, text=True, check=False, timeout=1800
     )
 
 
