@@ -31,6 +31,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, NoReturn
 
+# Imported by torch's optimizers when they are first used: here it is done once, and not in every fork.
+import torch._dynamo  # noqa: F401
 from damage import COLOURS, THINGS
 
 from undivided import artifact, checkpoint
