@@ -16,7 +16,7 @@ from samples import sentences
 from undivided.artifact import Artifact
 from undivided.config import build
 from undivided.look import look, page, what_if
-from undivided.look.html import PAGE
+from undivided.look.html import PAGE, legends
 from undivided.look.result import FATES, USES, plain, readable
 from undivided.models import make_model
 
@@ -119,6 +119,11 @@ def slide(tab, value):
     )
 
 
+def beyond(step):
+    """What was written, where it is not among the candidates."""
+    return [step.written] if step.rank > len(step.candidates) else []
+
+
 def layer(tab, number):
     tab.locator(".controls fieldset").nth(1).locator(f"input[value='{number}']").check(force=True)
 
@@ -161,35 +166,94 @@ def test_nothing_is_wider_than_the_window(show, seen, width, dark):
     assert covered == 0
 
 
-def test_text_is_readable_on_its_ground(show, seen):
-    """Contrast of 4.5 to 1 (WCAG AA) for words on plain ground and on the colours of the heat maps."""
-    for dark in (False, True):
-        tab = show(page(seen), dark=dark, name=f"{dark}.html")
-        worst = tab.evaluate(
-            """wanted => {
-            const parts = colour => colour.match(/[\\d.]+/g).map(Number);
-            const light = ([r, g, b]) => [r, g, b].map(v => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
-                .reduce((sum, v, at) => sum + v * [0.2126, 0.7152, 0.0722][at], 0);
-            const ground = element => {
-                for (; element; element = element.parentElement) {
-                    const found = parts(getComputedStyle(element).backgroundColor);
-                    if (found.length === 3 || found[3] === 1) return found;
-                }
-                return [255, 255, 255];
-            };
-            const low = [];
-            for (const element of document.querySelectorAll(wanted.split(' ').map(name => '.look ' + name))) {
-                if (!element.textContent.trim() || element.closest('.masked, [disabled]')) continue;
-                if (element.querySelector('td, button')) continue;
-                const [a, b] = [light(parts(getComputedStyle(element).color)), light(ground(element))];
-                const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-                if (contrast < 4.5) low.push([element.tagName, element.className, element.textContent.slice(0, 20), contrast]);
-            }
-            return low;
-        }""",
-            "p td th button h3 .chip legend small",
-        )
-        assert worst == []
+LOW_CONTRAST = """() => {
+    const parts = colour => { const found = colour.match(/[\\d.]+/g).map(Number); return [...found.slice(0, 3), found[3] ?? 1]; };
+    const over = ([r, g, b, a], ground) => [r, g, b].map((value, at) => a * value + (1 - a) * ground[at]);
+    const light = colour => colour.map(v => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+        .reduce((sum, v, at) => sum + v * [0.2126, 0.7152, 0.0722][at], 0);
+    const contrast = (one, other) => {
+        const [a, b] = [light(one), light(other)];
+        return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    };
+    const ground = element => {
+        const found = element ? parts(getComputedStyle(element).backgroundColor) : [255, 255, 255, 1];
+        return found[3] === 1 ? found.slice(0, 3) : over(found, ground(element.parentElement));
+    };
+    const look = document.querySelector('.look'), low = [];
+    const hatch = getComputedStyle(look).getPropertyValue('--hatch').match(/[0-9a-f]{2}/gi).map(part => parseInt(part, 16));
+    const texts = document.createTreeWalker(look, NodeFilter.SHOW_TEXT);
+    let count = 0;
+    for (let node = texts.nextNode(); node; node = texts.nextNode()) {
+        const element = node.parentElement, style = getComputedStyle(element);
+        if (!node.data.trim() || !element.checkVisibility() || element.closest('.hidden, title, :disabled')) continue;
+        count++;
+        const box = element.closest('g')?.querySelector('rect');
+        const grounds = [box ? parts(getComputedStyle(box).fill).slice(0, 3) : ground(element)];
+        if (element.closest('.masked')) grounds.push(hatch);
+        let opacity = 1;
+        for (let at = element; at; at = at.parentElement) opacity *= Number(getComputedStyle(at).opacity);
+        const ink = parts(box ? style.fill : style.color);
+        for (const below of grounds) {
+            const found = contrast(over([...ink.slice(0, 3), ink[3] * opacity], below), below);
+            if (found < 4.5) low.push([node.data.slice(0, 20), element.className?.baseVal ?? element.className, found]);
+        }
+    }
+    return [count, low];
+}"""
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_text_is_readable_on_its_ground(show, seen, dark):
+    """Contrast of 4.5 to 1 (WCAG AA) for every text that can be seen: plain, on weights, on hatching, in the tree."""
+    tab = show(page(seen), dark=dark)
+    for touch in (
+        lambda: None,
+        lambda: tab.locator(".words.left button").nth(2).hover(),
+        tab.locator(".words.right button").last.hover,
+        lambda: choose(tab, ".controls", "decoder"),
+        lambda: tab.locator(".tree .node").nth(3).click(),
+        tab.locator(".off-grid button").last.click,
+        lambda: choose(tab, ".embeddings", "memory"),
+    ):
+        touch()
+        count, low = tab.evaluate(LOW_CONTRAST)
+        assert count > 200
+        assert low == []
+
+
+def test_a_phone(show, large):
+    """390 pixels wide: every part can be reached by a finger and nothing that matters is out of sight."""
+    tab = show(page(large), width=390)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+    small = tab.evaluate(
+        """() => [...document.querySelectorAll('.look button, .look .choice label, .look input[type=range]')]
+            .map(each => [each.className, each.getBoundingClientRect()])
+            .filter(([, box]) => box.width && Math.min(box.width, box.height) < 23.5)
+            .map(([name, box]) => [name, box.width, box.height])"""
+    )
+    assert small == []
+    right = tab.eval_on_selector_all(".look nav button", "all => Math.max(...all.map(each => each.getBoundingClientRect().right))")
+    assert right <= 390
+    told = tab.eval_on_selector_all(
+        ".beam tbody td:last-child", "all => Math.max(...all.map(each => each.getBoundingClientRect().right))"
+    )
+    assert told <= 390
+    tab.locator(".words.left button").nth(4).click()
+    assert "looks at" in tab.text_content(".lines .said")
+
+
+def test_nothing_moves_under_the_pointer(show, large):
+    tab = show(page(large))
+    where = """() => [...document.querySelectorAll('.words button, .attention .heat th, .strip td, .stepper button')]
+        .map(each => each.getBoundingClientRect()).map(box => [box.x, box.width])"""
+    before = tab.evaluate(where)
+    tab.locator(".words.left button").nth(9).hover()
+    assert tab.evaluate(where) == before
+    tab.locator(".attention .heat tbody td").nth(85).hover()
+    assert tab.evaluate(where) == before
+    tab.evaluate("document.querySelector('.strip').parentElement.scrollTo = () => {}")
+    slide(tab, 7)
+    assert tab.evaluate(where) == before
 
 
 def test_every_control_has_a_name_and_can_be_reached(show, seen):
@@ -381,6 +445,12 @@ def test_positions(show, seen):
     assert tab.input_value(".dimension input") == "3"
     points = tab.get_attribute(".curve polyline", "points").split(" ")
     assert len(points) == rows
+    tab.keyboard.press("Tab")
+    tab.locator(".raster").first.focus()
+    tab.keyboard.press("ArrowDown")
+    tab.keyboard.press("ArrowRight")
+    said = tab.locator(".wide-left .said").first.text_content()
+    assert said == f"Dimension 4 of {width}: {seen.space.positions[8, 3]:.2f} at position 9".replace("-", "−")
 
 
 def test_embeddings(show, seen):
@@ -393,7 +463,68 @@ def test_embeddings(show, seen):
     assert texts(tab, f"{part} .bars .token") == [readable(each.piece) for each in seen.space.target_neighbours[1]]
 
 
+# Other models.
+
+
+@pytest.mark.parametrize(
+    ("changes", "attends"),
+    [
+        ({"kind": "recurrent", "attention": "additive", "cell": "gru", "input_feeding": True}, 1),
+        ({"kind": "convolutional", "decoder_layers": 3}, 3),
+        ({"kind": "recurrent", "attention": "none"}, 0),
+    ],
+    ids=["recurrent", "convolutional", "without-attention"],
+)
+def test_models_other_than_the_transformer(show, translator, changes, attends):
+    torch.manual_seed(1)
+    recipe = build({"model": {"d_model": 16, "encoder_layers": 2, "decoder_layers": 2} | changes, "search": {"max_extra": 3}})
+    tokenizer = translator.artifact.tokenizer
+    artifact = Artifact(recipe, tokenizer, make_model(recipe.model, len(tokenizer.source), len(tokenizer.target)).eval())
+    result = what_if(artifact, look(artifact, LINES[0], "das Haus"))
+    tab = show(page(result))
+    assert result.remark in tab.locator(".part").first.text_content()
+    assert tab.locator(".multiples button").count() == attends
+    assert tab.locator(".off-grid button").count() == attends
+    for layer_number in range(attends):
+        tab.locator(".multiples button").nth(layer_number).click()
+        assert_heat(cells(tab), result.cross[layer_number, 0])
+    slide(tab, 2)
+    assert texts(tab, ".decoding .bars .token") == [
+        readable(each.piece) for each in [*result.steps[1].candidates, *beyond(result.steps[1])]
+    ]
+    lens = texts(tab, ".lens tbody tr .token")
+    assert lens == [readable(each.piece) for layer in reversed(result.steps[1].lens) for each in layer.candidates[:3]]
+    assert tab.locator(".decoding .choice input").count() == (2 if attends else 1)
+    if not attends:
+        assert "has no attention" in tab.locator(".part").nth(2).text_content()
+        assert tab.locator(".others li").count() > 0
+
+
 # Large, and elsewhere.
+
+
+def test_touching_a_large_page_does_little(show, large):
+    """What is not changed is not drawn anew: no line when a word is left, no cell of the table when a head is chosen."""
+    tab = show(page(large))
+    tab.evaluate(
+        """() => {
+            window.strokes = 0;
+            const stroke = CanvasRenderingContext2D.prototype.stroke;
+            CanvasRenderingContext2D.prototype.stroke = function () { window.strokes++; return stroke.call(this); };
+            window.kept = [...document.querySelectorAll('.attention .heat td, .tree .node, .words button')];
+        }"""
+    )
+    tab.locator(".multiples button").nth(11).click()
+    assert tab.evaluate("window.strokes") > len(large.source)
+    tab.evaluate("window.strokes = 0")
+    tab.locator(".words.left button").nth(5).hover()
+    assert 0 < tab.evaluate("window.strokes") <= len(large.source)
+    tab.evaluate("window.strokes = 0")
+    tab.mouse.move(2, 2)
+    assert tab.text_content(".lines .said").startswith("Point at a word")
+    assert tab.evaluate("window.strokes") == 0
+    slide(tab, 9)
+    assert tab.evaluate("window.kept.every(each => each.isConnected)")
 
 
 def test_forty_by_forty_tokens_six_layers_eight_heads(show, large):
@@ -421,7 +552,7 @@ def test_a_server_page_can_mount_the_view_as_it_is(browser, translator, seen, tm
     """The modules as they are, plain JSON, twice on one page; and it goes away without a trace."""
     for part in PAGE.iterdir():
         (tmp_path / part.name).write_bytes(part.read_bytes())
-    (tmp_path / "data.json").write_text(json.dumps(plain(seen) | {"uses": USES, "fates": FATES}), encoding="utf-8")
+    (tmp_path / "data.json").write_text(json.dumps(plain(seen) | legends(seen)), encoding="utf-8")
     (tmp_path / "index.html").write_text(
         '<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><link rel="stylesheet" href="look.css">'
         '<div id="one"></div><div id="two"></div><script type="module">import { mount } from "./view.js";'

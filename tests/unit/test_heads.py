@@ -12,7 +12,7 @@ from undivided.attention import attend
 from undivided.config import CorpusFiles
 from undivided.console import Console
 from undivided.heads import report
-from undivided.heads.aligner import Links, _prior, agreement, aligned, pharaoh, plainly, words_of
+from undivided.heads.aligner import Links, _prior, agreement, aligned, diagonal, pharaoh, plainly, words_of
 from undivided.heads.census import Census, Tally, is_sign, links_of, word_matrix
 from undivided.heads.report import named, table
 from undivided.look.capture import tokens
@@ -98,6 +98,13 @@ def test_agreement():
     assert pharaoh({(2, 1), (0, 0)}) == "0-0 2-1"
 
 
+def test_the_diagonal():
+    assert diagonal(3, 3) == {(0, 0), (1, 1), (2, 2)}
+    assert diagonal(4, 2) == {(1, 0), (3, 1)}
+    assert diagonal(1, 3) == {(0, 0), (0, 1), (0, 2)}
+    assert diagonal(0, 3) == diagonal(3, 0) == frozenset()
+
+
 # What heads do.
 
 
@@ -181,8 +188,11 @@ def test_heads_that_look_at_the_end(translator, monkeypatch):
 
 
 def test_names():
-    assert named({"previous": 0.7, "next": None, "alignment": 0.5}, 0.3) == "previous"
+    assert named({"previous": 0.7, "next": None, "alignment": 0.5}, 0.3) == "previous token"
     assert named({"previous": 0.1, "same_word": 0.45}, 0.3) == "same word"
+    assert named({"alignment": 0.6, "punctuation": 0.41}, 0.3) == "alignment"
+    assert named({"alignment": 0.2, "punctuation": 0.41}, 0.3) == "punctuation/end"
+    assert named({"next": 0.41, "previous": 0.4}, 0.3) == "next token"
     assert named({"previous": 0.1}, 0.9) == "broad"
     assert named({"previous": 0.1}, 0.5) == "mixed"
     assert Tally().mean("previous", 0, 0) is None
@@ -251,7 +261,8 @@ def test_the_table_is_straight(result):
     rows = [line for line in lines if line.startswith("    1")]
     assert len(rows) == 6
     assert len({len(row) for row in rows}) == 1
-    assert "IBM model 1" in lines[-1]
+    assert "IBM model 1" in lines[-2]
+    assert f"{result.diagonal.aer:.3f}" in lines[-1]
 
 
 def test_nothing_to_look_at(translator, tmp_path):

@@ -13,13 +13,13 @@ from torch import nn
 from samples import sentences
 from undivided import InputError, Translator
 from undivided.artifact import Artifact
-from undivided.attention import MultiHeadAttention, attend, attention, seen, watch
+from undivided.attention import MultiHeadAttention, attend, attention, watch
 from undivided.batches import make_batch
 from undivided.config import ModelConfig, build
 from undivided.look import Look, look
 from undivided.look.capture import passed
 from undivided.look.result import FATES, plain, readable
-from undivided.models import Memory, make_model
+from undivided.models import make_model
 from undivided.search import length_penalty
 from undivided.tokens import BOS, EOS, Subwords, Tokenizer, learn
 
@@ -160,71 +160,6 @@ def test_every_layer_is_where_it_belongs(deep):
                 query, key, value = (module.heads(part) for part in module.qkv(x).split(module.widths, dim=-1))
                 wanted = attention(query, key, value, mask)[1][0]
                 np.testing.assert_allclose(result.attention(use)[number], wanted, atol=1e-6)
-
-
-class Recurrent(nn.Module):
-    """The least that a recurrent model with attention is: position by position, one head, one layer."""
-
-    def __init__(self, vocab, width):
-        super().__init__()
-        self.source_embedding, self.target_embedding = nn.Embedding(vocab, width), nn.Embedding(vocab, width)
-        self.output_weight = nn.Parameter(torch.randn(vocab, width))
-        self.reader, self.cell = nn.GRU(width, width, batch_first=True), nn.GRUCell(width, width)
-
-    def encode(self, src, src_mask):
-        return Memory(self.reader(self.source_embedding(src))[0], src_mask)
-
-    def turn(self, memory, x, hidden):
-        hidden = self.cell(x, hidden)
-        weights = (hidden[:, None] @ memory.transpose(1, 2)).softmax(-1)  # B T S, one position
-        weights = seen(self, weights[:, None])[:, 0]
-        return (weights @ memory)[:, 0] + hidden, hidden
-
-    def decode(self, memory, tgt_in):
-        hidden, states = memory.states[:, -1], []
-        for x in self.target_embedding(tgt_in).unbind(1):
-            state, hidden = self.turn(memory.states, x, hidden)
-            states.append(state)
-        return torch.stack(states, dim=1)
-
-    def start(self, memory):
-        return RecurrentState(memory.states, memory.states[:, -1][:, None])
-
-    def step(self, state, tokens):
-        batch, beam = tokens.shape
-        memory = state.memory.repeat_interleave(beam, dim=0)
-        out, hidden = self.turn(memory, self.target_embedding(tokens).flatten(0, 1), state.hidden.flatten(0, 1))
-        state.hidden = hidden.view(batch, beam, -1)
-        return (out @ self.output_weight.t()).view(batch, beam, -1)
-
-
-@dataclasses.dataclass
-class RecurrentState:
-    memory: torch.Tensor
-    hidden: torch.Tensor
-
-    def select(self, sentences, parents):
-        return RecurrentState(self.memory[sentences], self.hidden[sentences[:, None], parents])
-
-
-@pytest.fixture(scope="module")
-def recurrent(translator):
-    torch.manual_seed(0)
-    tokenizer = translator.artifact.tokenizer
-    return Artifact(build({"model": {"d_model": 12, "n_heads": 1}}), tokenizer, Recurrent(len(tokenizer.source), 12).eval())
-
-
-def test_a_recurrent_model_has_encoder_decoder_attention_alone(recurrent):
-    result = look(recurrent, LINES[0])
-    source, target = len(result.source), len(result.steps)
-    assert result.encoder.shape == (0, 0, source, source)
-    assert result.decoder.shape == (0, 0, target, target)
-    assert result.cross.shape == (1, 1, target, source)
-    np.testing.assert_allclose(result.cross.sum(-1), 1.0, atol=1e-5)
-    assert result.space.positions is None
-    assert result.space.across is None
-    assert all(step.lens == () for step in result.steps)
-    assert np.abs(result.saliency_source).sum() > 0
 
 
 # Words.

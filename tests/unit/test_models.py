@@ -142,6 +142,17 @@ def test_weights_are_seen_by_a_hook(changes, kind):
 
 
 @EVERY
+def test_every_layer_of_the_decoder_can_be_read_as_the_last(changes):
+    model, batch = tiny(**changes), make_batch(SOURCES, TARGETS)
+    with torch.no_grad():
+        memory = model.encode(batch.src, batch.src_mask)
+        layers = model.decode_layers(memory, batch.tgt_in)
+        torch.testing.assert_close(layers[-1], model.decode(memory, batch.tgt_in))
+    assert len(layers) == model.config.decoder_layers
+    assert all((layer - layers[-1]).abs().max() > 1e-3 for layer in layers[:-1])
+
+
+@EVERY
 def test_no_future_token_changes_an_earlier_output(changes):
     model, tgt_in = tiny(**changes), torch.tensor([[BOS, 5, 6, 7, 8, 9]])
     with torch.no_grad():

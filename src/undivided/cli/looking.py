@@ -56,7 +56,8 @@ def run_look(options: argparse.Namespace) -> None:
     translator = Translator(options.model, options.device, options.threads, "torch")
     view = View(options.use, options.layer, options.head, options.grid)
     seen = translator.look(text, options.target, **search)
-    view.check(seen)
+    if kind in ("png", "svg", "pdf") or view != View():
+        view.check(seen)
     if kind in ("html", "json") and not options.fast:
         progress = Progress(console, "questions answered", questions(seen))
         seen = what_if(translator.artifact, seen, translator.search_config(**search), progress.advance)

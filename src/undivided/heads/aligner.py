@@ -128,6 +128,11 @@ def agreement(found: Iterable[frozenset[Link]], wanted: Iterable[Links]) -> Agre
     return Agreement(error, hits_possible / max(1, links), hits_sure / max(1, sure))
 
 
+def diagonal(source: int, target: int) -> frozenset[Link]:
+    """Each of so many target words with the source word at the same share of its sentence."""
+    return frozenset((int((place + 0.5) * source / target), place) for place in range(target) if source)
+
+
 def pharaoh(links: Iterable[Link]) -> str:
     """`0-0 1-2`: source place, target place."""
     return " ".join(f"{source}-{target}" for source, target in sorted(links))

@@ -14,7 +14,7 @@ from undivided.attention import watch
 from undivided.config import CorpusFiles, DataConfig
 from undivided.console import Console, InputError, Progress
 from undivided.corpus import Findings, Pair, name_of, read_pairs
-from undivided.heads.aligner import Agreement, Link, Links, agreement, aligned, pharaoh, words_of
+from undivided.heads.aligner import Agreement, Link, Links, agreement, aligned, diagonal, pharaoh, words_of
 from undivided.heads.census import MODES, Census, Mode, Tally, links_of
 from undivided.look.result import USES, Use
 from undivided.look.what_if import Head, heads
@@ -26,6 +26,12 @@ ALIGNER_LINES = 20_000
 
 MOST_TOGETHER = 3
 """Alignments come from the mean of at most so many heads."""
+
+NAMES = {
+    "previous": "previous token", "next": "next token", "same_word": "same word", "punctuation": "punctuation/end",
+    "alignment": "alignment",
+}  # fmt: skip
+"""What a head is called whose attention goes mostly there."""
 
 NAMED_FROM = 0.4
 """A head is named by a kind of place that gets at least this share of its attention."""
@@ -65,6 +71,9 @@ class Report:
     aligners: tuple[tuple[int, int, Mode], ...]
     """The heads whose mean gives the alignments: layer, head, and which word a row aligns."""
     agreement: Agreement | None
+    """Of these alignments with the aligner's."""
+    diagonal: Agreement
+    """Of a straight diagonal with the aligner's: what no model at all would reach."""
     alignments: tuple[str, ...]
     """In Pharaoh format, one for each line of the corpus up to the last that was looked at; empty for a bad line."""
 
@@ -75,6 +84,9 @@ def report(translator: Translator, files: CorpusFiles, lines: int, console: Cons
     chosen = pairs[:lines] if lines else pairs
     if not chosen:
         raise InputError(f"{name_of(files)}: no line can be used")
+    every = _heads(translator, chosen[0])
+    if not every:
+        raise InputError("this model has no attention, so it has no heads to be named; look at a sentence of it instead")
     console.say(f"aligning the words of {len(pairs):,} lines")
     links = aligned([(words_of(pair.source), words_of(pair.target)) for pair in pairs])[: len(chosen)]
     census = Census(translator.artifact)
@@ -82,14 +94,14 @@ def report(translator: Translator, files: CorpusFiles, lines: int, console: Cons
     for pair, linked in zip(chosen, links, strict=True):
         census.count(pair.source, pair.target, linked)
         progress.advance(1)
-    every = _heads(translator, chosen[0])
     aligners, found, agreed = _best(census, links)
     score, lost = _bleu_lost(translator, every, chosen, console)
     console.clear()
     texts = {pair.line: pharaoh(each) for pair, each in zip(chosen, found, strict=True)}
+    straight = [diagonal(len(words_of(pair.source)), len(words_of(pair.target))) for pair in chosen]
     return Report(
         len(chosen), score, tuple(_one(head, census, links, value) for head, value in zip(every, lost, strict=True)),
-        aligners, agreed, tuple(texts.get(line, "") for line in range(1, chosen[-1].line + 1)),
+        aligners, agreed, agreement(straight, links), tuple(texts.get(line, "") for line in range(1, chosen[-1].line + 1)),
     )  # fmt: skip
 
 
@@ -152,10 +164,10 @@ def _one(head: Head, census: Census, links: Sequence[Links], lost: float) -> Hea
 
 
 def named(shares: dict[str, float | None], spread: float) -> str:
-    """What a head is called: the kind of place where most of it goes, `broad` or `mixed`."""
+    """What a head is called: the kind of place where most of it goes; `broad` if it goes everywhere, else `mixed`."""
     kinds = {name: share for name, share in shares.items() if share is not None and share >= NAMED_FROM}
     if kinds:
-        return max(kinds, key=lambda name: kinds[name]).replace("_", " ")
+        return NAMES[max(kinds, key=lambda name: kinds[name])]
     return "broad" if spread >= 0.8 else "mixed"
 
 
@@ -188,6 +200,7 @@ def as_json(result: Report) -> str:
     values = dataclasses.asdict(result)
     del values["alignments"]
     values["agreement"] = result.agreement._asdict() if result.agreement else None
+    values["diagonal"] = result.diagonal._asdict()
     return json.dumps({"format": "undivided heads", "format_version": 1} | values, indent=1) + "\n"
 
 
@@ -195,7 +208,7 @@ def table(result: Report) -> str:
     """The report for people."""
     lines = [f"{result.lines:,} lines; greedy search with all heads: {result.bleu}"]
     columns = ("layer", "head", "name", "prev.", "next", "same", "punct.", "align.", "AER", "entropy", "BLEU lost")
-    form = "{:>5} {:>4}  {:<14} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6} {:>7} {:>9}"
+    form = "{:>5} {:>4}  {:<15} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6} {:>7} {:>9}"
     for use, name in USES.items():
         rows = [row for row in result.heads if row.use == use]
         if rows:
@@ -213,4 +226,8 @@ def _aligners(result: Report) -> list[str]:
     which = ", ".join(f"layer {layer + 1} head {head + 1} (by the word it {mode})" for layer, head, mode in result.aligners)
     agreed = result.agreement
     figures = f"error rate {agreed.aer:.3f}, precision {agreed.precision:.3f}, recall {agreed.recall:.3f}"
-    return ["", f"word alignments from {which}: {figures} against IBM model 1 in both directions"]
+    return [
+        "",
+        f"word alignments from {which}: {figures} against IBM model 1 in both directions;",
+        f"a straight diagonal has error rate {result.diagonal.aer:.3f}",
+    ]

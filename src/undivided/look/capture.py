@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +19,7 @@ from undivided.look.beam import follow
 from undivided.look.result import Candidate, Facts, Lens, Look, Numbers, Step, Token, Use, frozen
 from undivided.look.saliency import saliency
 from undivided.look.space import space
-from undivided.models import Seq2Seq
+from undivided.models import Memory, Seq2Seq
 from undivided.search import length_penalty
 from undivided.tokens import EOS, SPACE_MARK, Subwords, one_line
 
@@ -46,7 +45,7 @@ def look(artifact: Artifact, text: str, target: str | None = None, config: Searc
     with torch.inference_mode():
         seen = passed(artifact.model, batch)
         steps, log_probability = _steps(artifact.model, seen, batch, subwords)
-        where = space(artifact, src, tgt, seen.memory)
+        where = space(artifact, src, tgt, seen.memory.states)
     by_source, by_target = saliency(artifact.model, batch)
     source = tokens(artifact.tokenizer.source, src)
     return Look(
@@ -112,13 +111,12 @@ def tokens(subwords: Subwords, ids: Sequence[int]) -> tuple[Token, ...]:
 
 @dataclass
 class Seen:
-    """What a watcher saw of one pass: the weights of each attention in the order of the layers, states, memory."""
+    """What a watcher saw of one pass: the weights of each attention in the order of the layers; memory and states."""
 
     model: nn.Module
     weights: dict[nn.Module, list[Tensor]] = field(default_factory=dict)
-    layers: list[Tensor] = field(default_factory=list)  # B T D
     states: Tensor = field(default_factory=lambda: torch.empty(0))  # B T D
-    memory: Tensor = field(default_factory=lambda: torch.empty(0))  # B S D
+    memory: Memory = field(default_factory=lambda: Memory(torch.empty(0), None))
 
     def __call__(self, owner: nn.Module, weights: Tensor) -> Tensor:
         """Be shown some weights; a model that decodes position by position shows a row at a time."""
@@ -149,29 +147,10 @@ def _use(owner: nn.Module, in_encoder: bool) -> Use:
 def passed(model: Seq2Seq, batch: Batch) -> Seen:
     """One teacher-forced pass, watched."""
     seen = Seen(cast(nn.Module, model))
-    with ExitStack() as stack:
-        for layer in decoder_layers(seen.model):
-            stack.callback(layer.register_forward_hook(_keep(seen.layers)).remove)
-        stack.enter_context(watch(seen))
-        memory = model.encode(batch.src, None)
-        seen.states = model.decode(memory, batch.tgt_in)
-        seen.memory = memory.states
-    seen.layers = [layer for layer in seen.layers if layer.shape == seen.states.shape]
+    with watch(seen):
+        seen.memory = model.encode(batch.src, None)
+        seen.states = model.decode(seen.memory, batch.tgt_in)
     return seen
-
-
-def decoder_layers(model: nn.Module) -> list[nn.Module]:
-    """The layers of a decoder that is a stack; others have none that could be read one by one."""
-    stack = getattr(model, "decoder", None)
-    return list(stack) if isinstance(stack, nn.ModuleList) else []
-
-
-def _keep(kept: list[Tensor]) -> Callable[[nn.Module, Any, Any], None]:
-    def hook(module: nn.Module, inputs: Any, output: Any) -> None:
-        if isinstance(output, Tensor):
-            kept.append(output)
-
-    return hook
 
 
 def _steps(model: Seq2Seq, seen: Seen, batch: Batch, subwords: Subwords) -> tuple[tuple[Step, ...], float]:
@@ -181,10 +160,9 @@ def _steps(model: Seq2Seq, seen: Seen, batch: Batch, subwords: Subwords) -> tupl
     own = scores.gather(1, batch.tgt_out[0, :, None])  # T 1
     ranks = (scores > own).sum(dim=1) + 1
     likely = _likeliest(scores, CANDIDATES, subwords)
-    norm = getattr(seen.model, "decoder_norm", nn.Identity())
     lenses = []
-    for layer in seen.layers:
-        here = F.linear(norm(layer[0]), model.output_weight).float().log_softmax(dim=-1)
+    for layer in model.decode_layers(seen.memory, batch.tgt_in):
+        here = F.linear(layer[0], model.output_weight).float().log_softmax(dim=-1)
         chances = here.gather(1, batch.tgt_out[0, :, None])[:, 0].exp().tolist()
         lenses.append([Lens(*both) for both in zip(chances, _likeliest(here, LENS, subwords), strict=True)])
     sides = zip(tokens(subwords, read), tokens(subwords, written), strict=True)
@@ -207,6 +185,6 @@ def _facts(artifact: Artifact, config: SearchConfig) -> Facts:
     model, data = artifact.recipe.model, artifact.recipe.data
     parameters = sum(each.numel() for each in artifact.model.parameters())
     return Facts(
-        type(artifact.model).__name__, parameters, model.d_model, data.source_lang, data.target_lang, model.window,
-        config.beam_size, config.length_penalty,
+        type(artifact.model).__name__, model.encoder_layers, model.decoder_layers, parameters, model.d_model,
+        data.source_lang, data.target_lang, model.window, config.beam_size, config.length_penalty,
     )  # fmt: skip

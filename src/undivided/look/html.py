@@ -29,9 +29,14 @@ def page(look: Look) -> str:
         "title": html.escape(f"{look.text} — a look inside", quote=True),
         "style": read("look.css"),
         "script": "\n".join(inlined(read(name)) for name in MODULES),
-        "data": embedded(packed(look) | {"uses": USES, "fates": FATES}),
+        "data": embedded(packed(look) | legends(look)),
     }
     return re.sub(r"%(title|style|script|data)%", lambda found: parts[found[1]], read("page.html"))
+
+
+def legends(look: Look) -> dict[str, Any]:
+    """What the view is told besides the look itself: words for its names, and what is to be remarked on this model."""
+    return {"uses": USES, "fates": FATES, "remark": look.remark}
 
 
 def frame(look: Look, height: int = 900) -> str:

@@ -46,7 +46,7 @@ class View:
         layers, heads = look.attention(self.use).shape[:2]
         faults = []
         if not layers:
-            faults.append(f"this model has no {USES[self.use]}")
+            faults.append(f"there is no {USES[self.use]} to draw. {look.remark}")
         elif not 0 <= self.layer <= layers:
             faults.append(f"layer: {USES[self.use]} has {plural(layers, 'layer')}, there is no layer {self.layer}")
         if layers and not 0 <= self.head <= heads:
@@ -103,7 +103,7 @@ def heat_map(look: Look, view: View) -> Figure:
     image = _paint(axes, shown, look.mask(view.use))
     _label(axes, rows, columns)
     if len(columns) <= MOST_NUMBERS:
-        _write_numbers(axes, shown, look.mask(view.use))
+        _write_numbers(axes, image, shown, look.mask(view.use))
     which = f"head {view.head}" if view.head else f"mean of {plural(weights.shape[1], 'head')}"
     axes.set_title(f"{USES[view.use]}, layer {layer + 1}, {which}", fontsize=10, pad=10)
     figure.colorbar(image, ax=axes, shrink=min(1.0, 3.2 / (0.3 * len(rows))), ticks=[0, 0.05, 0.1, 0.25, 0.5, 0.75, 1])
@@ -153,10 +153,17 @@ def _label(axes: Axes, rows: Sequence[Token], columns: Sequence[Token]) -> None:
         side.set_visible(False)
 
 
-def _write_numbers(axes: Axes, weights: Numbers, mask: np.ndarray) -> None:
+def _write_numbers(axes: Axes, image: Any, weights: Numbers, mask: np.ndarray) -> None:
+    """The numbers, black or white, whichever stands out more from the colour below."""
     for row, column in zip(*np.nonzero(mask), strict=True):
         value = float(weights[row, column])
         if value >= 0.005:
             text = "1" if value >= 0.995 else f"{value:.2f}".lstrip("0")
-            ink = "white" if value**POWER > 0.6 else "black"
+            ink = "black" if luminance(image.to_rgba(value)[:3]) > 0.179 else "white"
             axes.text(column, row, text, ha="center", va="center", fontsize=7, color=ink)
+
+
+def luminance(colour: Sequence[float]) -> float:
+    """How light a colour of three parts from 0 to 1 is (WCAG)."""
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -152,6 +152,8 @@ class Facts:
     """Which model was looked into, and how it searched."""
 
     kind: str
+    encoder_layers: int
+    decoder_layers: int
     parameters: int
     d_model: int
     source_lang: str
@@ -202,6 +204,16 @@ class Look:
     def attention(self, use: Use) -> Numbers:
         """The weights of one use, `L H rows columns`; a model without that use has no layers of it."""
         return {"encoder": self.encoder, "decoder": self.decoder, "cross": self.cross}[use]
+
+    @property
+    def remark(self) -> str:
+        """What a model other than the Transformer lacks, said once for all that show a look; empty if nothing."""
+        if not self.cross.size:
+            return "This model has no attention: all that its decoder knows of the source is the encoder's final state."
+        if not self.encoder.size:
+            instead = {"Recurrent": "recurrences", "Convolutional": "convolutions"}.get(self.facts.kind, "other layers")
+            return f"This model attends from decoder to encoder alone: {instead} stand where a Transformer has self-attention."
+        return ""
 
     def mask(self, use: Use) -> NDArray[np.bool_]:
         """Which cells of a use may attend: True as everywhere."""

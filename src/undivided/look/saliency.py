@@ -43,6 +43,8 @@ def saliency(model: Seq2Seq, batch: Batch) -> tuple[Numbers, Numbers]:
             stack.callback(embedding.register_forward_hook(leaves.hook).remove)
         stack.enter_context(torch.inference_mode(mode=False))
         stack.enter_context(torch.enable_grad())
+        # cuDNN gives gradients of a recurrence in training alone.
+        stack.enter_context(torch.backends.cudnn.flags(enabled=False))
         states = model.decode(model.encode(batch.src, None), batch.tgt_in)[0]  # T D
     length = len(states)
     by_source = torch.zeros(length, batch.src.shape[1])

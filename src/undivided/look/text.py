@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -22,20 +23,27 @@ def summary(look: Look) -> str:
     wide = max(len(name) for name, _ in rows)
     lines = [f"{name:{wide}}  {printable(text)}" for name, text in rows]
     given = "this translation was given" if look.forced else f"beam {facts.beam_size}"
-    lines += [f"score {look.score:.4f}, log-probability {look.log_probability:.4f}, {given}", ""]
+    lines.append(f"score {look.score:.4f}, log-probability {look.log_probability:.4f}, {given}")
+    lines += [*([look.remark] if look.remark else []), ""]
     return "\n".join([*lines, *_table(look)])
 
 
 def _table(look: Look) -> list[str]:
-    mean = look.cross.mean(axis=(0, 1)) if look.cross.size else np.zeros(look.cross.shape[2:], dtype=np.float32)  # T S
+    rows = [["writes", "prob.", "could also be"]]
+    rows += [[shown(step.written.piece), f"{step.probability:.1%}", _others(step)] for step in look.steps]
+    if look.cross.size:
+        for row, cell in zip(rows, ["looks at (mean of all heads)", *_looks(look)], strict=True):
+            row.insert(2, cell)
+    widths = [max(columns(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
+    return ["  ".join([*(padded(cell, width) for cell, width in zip(row, widths, strict=False)), row[-1]]).rstrip() for row in rows]
+
+
+def _looks(look: Look) -> Iterator[str]:
+    """Of each position, the source tokens that get most of its attention."""
     source = [shown(token.piece) for token in look.source]
-    rows = [("writes", "prob.", "looks at (mean of all heads)", "could also be")]
-    for step, weights in zip(look.steps, mean, strict=True):
+    for weights in look.cross.mean(axis=(0, 1)):
         best = np.argsort(-weights, kind="stable")[:3]
-        looks = ", ".join(f"{source[place]} {weights[place]:.0%}" for place in best if weights[place] >= 0.01)
-        rows.append((shown(step.written.piece), f"{step.probability:.1%}", looks, _others(step)))
-    widths = [max(columns(row[column]) for row in rows) for column in range(3)]
-    return ["  ".join([*(padded(cell, width) for cell, width in zip(row, widths, strict=False)), row[3]]).rstrip() for row in rows]
+        yield ", ".join(f"{source[place]} {weights[place]:.0%}" for place in best if weights[place] >= 0.01)
 
 
 def _others(step: Step) -> str:

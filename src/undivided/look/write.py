@@ -35,7 +35,7 @@ def write(look: Look, path: str | Path, view: View | None = None) -> list[str]:
     if kind == "html":
         part.write_text(page(look), encoding="utf-8")
     elif kind == "json":
-        values = {"format": "undivided look", "format_version": 1} | plain(look)
+        values = {"format": "undivided look", "format_version": 1} | plain(look) | {"remark": look.remark}
         part.write_text(json.dumps(values, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
     else:
         missing = draw(look, part, kind, view if view is not None else View())

@@ -10,6 +10,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from undivided.attention import seen
+
 
 def additive_weights(query: Tensor, key: Tensor, energy: Tensor, mask: Tensor | None) -> Tensor:
     """softmax(vᵀ tanh(q + k)), `B T S`, with q and k projected before (Bahdanau et al., 2015). [paper 3.2.1]"""
@@ -30,7 +32,7 @@ def _softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
 
 
 class Alignment(nn.Module):
-    """Additive or multiplicative attention. Whoever wants to see its weights hooks `forward`, which gives them."""
+    """Additive or multiplicative attention; as every attention it shows its weights to whoever watches."""
 
     def __init__(self, kind: str, width: int) -> None:
         super().__init__()
@@ -46,4 +48,5 @@ class Alignment(nn.Module):
             weights = additive_weights(self.query(query), key, self.energy.weight[0], mask)
         else:
             weights = multiplicative_weights(query, key, mask)
+        weights = seen(self, weights[:, None])[:, 0]  # B T S
         return weights @ value, weights

@@ -34,7 +34,7 @@ class DecoderState(Protocol):
 
 
 class Seq2Seq(nn.Module, ABC):
-    """Two embeddings and an output layer, tied or not, and the four verbs of every sequence-to-sequence model. [paper 3, 3.4]
+    """Two embeddings and an output layer, tied or not, and the verbs of every sequence-to-sequence model. [paper 3, 3.4]
 
     `step` takes the state that the same model's `start` gave.
     """
@@ -71,6 +71,10 @@ class Seq2Seq(nn.Module, ABC):
     @abstractmethod
     def decode(self, memory: Memory, tgt_in: Tensor) -> Tensor:
         """Teacher-forced: target ids shifted right `B T` → states `B T D`; no state sees a later token."""
+
+    @abstractmethod
+    def decode_layers(self, memory: Memory, tgt_in: Tensor) -> list[Tensor]:
+        """What `decode` would give if each of its layers were the last; of the last layer, what it gives."""
 
     @abstractmethod
     def start(self, memory: Memory) -> DecoderState:

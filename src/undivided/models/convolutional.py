@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from undivided.attention import seen
 from undivided.config import ModelConfig
 from undivided.dropout import Dropout
 from undivided.layers import Positions, initialise_linear
@@ -65,6 +66,7 @@ class Attention(nn.Module):
         """States `B T D`, or beams `B W D`, with what of the source they asked for; and the weights `B T S`."""
         query = (self.query(h) + embedded) * HALF
         weights = multiplicative_weights(query, reading.key, reading.mask)
+        weights = seen(self, weights[:, None])[:, 0]  # B T S
         # A mean of m values has a variance m times smaller than theirs, if all weigh the same.
         context = weights @ reading.value * reading.spread
         return (h + self.output(context)) * HALF, weights
@@ -167,11 +169,19 @@ class Convolutional(Seq2Seq):
 
     def decode(self, memory: Memory, tgt_in: Tensor) -> Tensor:
         """Teacher-forced: target ids shifted right `B T` → states `B T D`. A window ends at its own place."""
+        return self.dropout(self.decoder_out(self._through(memory, tgt_in)[-1]))
+
+    def decode_layers(self, memory: Memory, tgt_in: Tensor) -> list[Tensor]:
+        """What `decode` would give if each of its layers were the last."""
+        return [self.dropout(self.decoder_out(x)) for x in self._through(memory, tgt_in)]
+
+    def _through(self, memory: Memory, tgt_in: Tensor) -> list[Tensor]:
+        """The output of every decoder layer."""
         reading, embedded = self.read(memory), self.target_embedding(tgt_in)
-        x = self.decoder_in(embedded)
+        outputs = [self.decoder_in(embedded)]
         for layer in self._decoder_layers():
-            x = layer(x, embedded, reading)
-        return self.dropout(self.decoder_out(x))
+            outputs.append(layer(outputs[-1], embedded, reading))
+        return outputs[1:]
 
     def start(self, memory: Memory) -> ConvolutionalState:
         """The state before the first step, with one beam for each sentence."""

@@ -152,10 +152,25 @@ class Recurrent(Seq2Seq):
             state = self.start(memory)
             return torch.cat([self.advance(state, token) for token in x.split(1, dim=1)], dim=1)
         reading = self.read(memory)
-        x = self.joined(x, reading, None)
+        return self.output(self._through(x, reading)[-1], reading)
+
+    def decode_layers(self, memory: Memory, tgt_in: Tensor) -> list[Tensor]:
+        """What `decode` would give if each of its layers were the last: each asks for a context of its own."""
+        x, reading = self.target_embedding(tgt_in), self.read(memory)
+        if not self.config.input_feeding:
+            return [self.output(h, reading) for h in self._through(x, reading)]
+        state, steps = self.start(memory), []
+        for token in x.split(1, dim=1):
+            self.advance(state, token)
+            steps.append([layer[0] for layer in state.layers])
+        return [self.output(torch.cat(h, dim=1), reading) for h in zip(*steps, strict=True)]
+
+    def _through(self, x: Tensor, reading: Reading) -> list[Tensor]:
+        """The states of every decoder layer, where nothing is fed."""
+        outputs = [self.joined(x, reading, None)]
         for number, (layer, begin) in enumerate(zip(self._decoder_layers(), self.first_states(reading), strict=True)):
-            x = layer(self.dropout(x) if number else x, begin)
-        return self.output(x, reading)
+            outputs.append(layer(self.dropout(outputs[-1]) if number else outputs[-1], begin))
+        return outputs[1:]
 
     def joined(self, x: Tensor, reading: Reading, fed: Tensor | None) -> Tensor:
         """Embeddings `B T D` beside what else goes into the decoder: the fixed context, or what is fed."""

@@ -111,13 +111,21 @@ class Transformer(Seq2Seq):
 
     def decode(self, memory: Memory, tgt_in: Tensor) -> Tensor:
         """Teacher-forced: target ids shifted right `B T` → states `B T D`. Padding stands last, so no state sees it."""
-        x = self.target_embedding(tgt_in)
+        return self.decoder_norm(self._through(memory, tgt_in)[-1])
+
+    def decode_layers(self, memory: Memory, tgt_in: Tensor) -> list[Tensor]:
+        """What `decode` would give if each of its layers were the last."""
+        return [self.decoder_norm(x) for x in self._through(memory, tgt_in)]
+
+    def _through(self, memory: Memory, tgt_in: Tensor) -> list[Tensor]:
+        """The output of every decoder layer."""
+        outputs = [self.target_embedding(tgt_in)]
         mask = self_mask(tgt_in.shape[1], causal=True, window=self.config.window, device=tgt_in.device)
         memory_mask = padding_mask(memory.mask)
         for layer in self._decoder_layers():
             key, value = layer.cross_attention.read(memory.states)
-            x = layer(x, mask, key, value, memory_mask)
-        return self.decoder_norm(x)
+            outputs.append(layer(outputs[-1], mask, key, value, memory_mask))
+        return outputs[1:]
 
     def start(self, memory: Memory) -> TransformerState:
         """The state before the first step, with one beam for each sentence."""

@@ -8,6 +8,7 @@ import { linesView } from "./lines.js";
 import { multiplesView } from "./multiples.js";
 
 export function attentionSection(store, data) {
+  if (!data.useNames.length) return card("Nothing to see", data.remark);
   let known = "";
   let mean = null;
   // The mean of the chosen heads; of one head, its weights.
@@ -19,7 +20,7 @@ export function attentionSection(store, data) {
     return mean;
   }
 
-  const heat = heatTable("attention weights: rows look at columns", (row, column) => {
+  const heat = heatTable(store, "attention weights: rows look at columns", (row, column) => {
     store.set({ hover: row >= 0 ? { side: "row", index: row } : column >= 0 ? { side: "column", index: column } : null });
   });
   const title = h("h3", {});
@@ -40,6 +41,7 @@ export function attentionSection(store, data) {
     "div",
     { class: "attention" },
     controls(store, data),
+    data.remark ? h("p", { class: "note" }, data.remark) : null,
     h(
       "div",
       { class: "columns" },

@@ -91,7 +91,8 @@ function influence(store, data) {
   const source = h("p", { class: "flow" });
   const target = h("p", { class: "flow" });
   const note = h("p", { class: "note" });
-  const kind = choice("Shown", [["gradient", "Gradient × input"], ["attention", "Attention"]], "gradient", (value) => store.set({ influence: value }));
+  const kinds = [["gradient", "Gradient × input"], ...(data.useNames.includes("cross") ? [["attention", "Attention"]] : [])];
+  const kind = choice("Shown", kinds, "gradient", (value) => store.set({ influence: value }));
   const chip = (piece, value, shade, palette) =>
     h("span", { class: "chip", title: short(value) || "0", style: { background: css(shade), color: palette.ink(shade) } }, word(piece));
 

@@ -70,12 +70,15 @@ export function short(value) {
   return (value < 0 ? "−" : "") + (text === "1.00" ? "1" : text.replace(/^0/, ""));
 }
 
+// An empty canvas of so many pixels of the page, sharp on every screen.
 export function fitCanvas(canvas, width, height) {
   const ratio = window.devicePixelRatio || 1;
-  canvas.width = Math.max(1, Math.round(width * ratio));
-  canvas.height = Math.max(1, Math.round(height * ratio));
-  canvas.style.width = `${width}px`;
-  canvas.style.height = `${height}px`;
+  const size = [width, height].map((length) => Math.max(1, Math.round(length * ratio)));
+  if (canvas.width !== size[0] || canvas.height !== size[1]) {
+    [canvas.width, canvas.height] = size;
+    canvas.style.width = `${width}px`;
+    canvas.style.height = `${height}px`;
+  }
   const context = canvas.getContext("2d");
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   context.clearRect(0, 0, width, height);

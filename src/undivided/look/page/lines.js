@@ -1,10 +1,17 @@
 // Words on the left look at words on the right: a line for every weight, a colour for every head.
 
+import { css } from "./colour.js";
 import { matrix, readable } from "./data.js";
 import { fitCanvas, h, percent, quoted, word } from "./dom.js";
 
 const WORD_HEIGHT = 24;
+
+// Fainter lines are left out; of several heads at once they would only be fog.
 const FAINT = 0.02;
+const FOG = 0.05;
+
+// Below this a word at the far end keeps its plain ground.
+const UNSEEN = 0.005;
 
 export function linesView(store, data, selected) {
   const left = h("div", { class: "words left", role: "group", "aria-label": "words that look" });
@@ -14,6 +21,10 @@ export function linesView(store, data, selected) {
   const heads = h("div", { class: "lines-heads" }, h("span", {}, ""), h("span", {}, ""));
   const said = h("p", { class: "said", "aria-live": "polite" });
   const element = h("div", { class: "lines" }, heads, h("div", { class: "lines-body" }, left, between, right), said);
+  // All lines at once are drawn when they change, not whenever a word is left.
+  const overview = h("canvas");
+  let drawn = [];
+  let tinted = [];
   let width = 0;
 
   function wordButton(side, piece, index, extra) {
@@ -75,16 +86,31 @@ export function linesView(store, data, selected) {
   }
 
   function draw(values) {
-    const { use, layer, heads: shown, palette } = values;
     const focus = focusNow(values);
-    const context = fitCanvas(canvas, width, between.clientHeight);
+    const height = WORD_HEIGHT * Math.max(left.children.length, right.children.length);
+    const context = fitCanvas(canvas, width, height);
+    if (focus) strokes(context, values, focus);
+    else context.drawImage(everything(values, height), 0, 0, width || 1, height);
+    tint(values, focus);
+  }
+
+  function everything(values, height) {
+    const { use, layer, heads: shown, palette } = values;
+    const wanted = [use, layer, shown, palette, width, height, window.devicePixelRatio];
+    if (wanted.some((each, at) => each !== drawn[at])) strokes(fitCanvas(overview, width, height), values, null);
+    drawn = wanted;
+    return overview;
+  }
+
+  function strokes(context, { use, layer, heads: shown, palette }, focus) {
+    const least = shown.length === 1 ? FAINT : FOG;
     shown.forEach((head, order) => {
       const weights = matrix(data.attention[use], layer, head);
       const shift = (order - (shown.length - 1) / 2) * Math.min(2.5, 14 / shown.length);
       context.strokeStyle = palette.head(head);
       // A ninth head has the colour of the first, and dashes.
       context.setLineDash(head >= 8 ? [5, 3] : []);
-      eachLine(weights, focus, (row, column, weight) => {
+      eachLine(weights, focus, least, (row, column, weight) => {
         context.globalAlpha = Math.min(1, focus ? 0.15 + 0.85 * weight : weight * (shown.length > 1 ? 0.75 : 0.95));
         context.lineWidth = focus ? 1 + 3 * weight : 0.75 + 1.5 * weight;
         const [from, to] = [WORD_HEIGHT * (row + 0.5) + shift, WORD_HEIGHT * (column + 0.5) + shift];
@@ -94,47 +120,61 @@ export function linesView(store, data, selected) {
         context.stroke();
       });
     });
-    tint(values, focus);
+    context.globalAlpha = 1;
   }
 
-  function eachLine(weights, focus, visit) {
+  function eachLine(weights, focus, least, visit) {
     for (let row = 0; row < weights.rows; row++) {
       if (focus?.side === "row" && focus.index !== row) continue;
       for (let column = 0; column < weights.columns; column++) {
         if (focus?.side === "column" && focus.index !== column) continue;
         const weight = weights.data[row * weights.columns + column];
-        if (weight >= FAINT) visit(row, column, weight);
+        if (weight >= least) visit(row, column, weight);
       }
     }
   }
 
   // The words at the far ends of the lines are as dark as the weight, and the sentence below says the same.
-  function tint({ palette, pinned }, focus) {
+  function tint({ palette }, focus) {
+    for (const button of tinted) {
+      button.classList.remove("tinted", "focus");
+      button.style.cssText = "";
+    }
+    tinted = [];
     const mean = selected();
-    const sides = { row: left, column: right };
-    for (const [side, list] of Object.entries(sides)) {
-      [...list.children].forEach((button, index) => {
-        const far = focus && focus.side !== side;
-        const [row, column] = side === "row" ? [index, focus?.index] : [focus?.index, index];
-        const shade = far ? palette.weight(mean.data[row * mean.columns + column]) : null;
-        button.style.background = shade ? `rgb(${shade})` : "";
-        button.style.color = shade ? palette.ink(shade) : "";
-        button.classList.toggle("focus", Boolean(focus && focus.side === side && focus.index === index));
-        button.setAttribute("aria-pressed", String(Boolean(pinned && pinned.side === side && pinned.index === index)));
+    if (focus) {
+      const [own, far] = focus.side === "row" ? [left, right] : [right, left];
+      tinted = [own.children[focus.index]];
+      tinted[0].classList.add("focus");
+      weightsOf(mean, focus).forEach((weight, index) => {
+        if (weight < UNSEEN) return;
+        const [button, shade] = [far.children[index], palette.weight(weight)];
+        button.style.cssText = `background:${css(shade)};color:${palette.ink(shade)}`;
+        button.classList.add("tinted");
+        tinted.push(button);
       });
     }
     said.replaceChildren(...sentence(mean, focus));
   }
 
+  // What a word gives to each word on the other side, or gets from it.
+  function weightsOf(mean, { side, index }) {
+    const count = side === "row" ? mean.columns : mean.rows;
+    return Array.from({ length: count }, (_, at) => mean.data[side === "row" ? index * mean.columns + at : at * mean.columns + index]);
+  }
+
+  function press({ pinned }) {
+    for (const [side, list] of [["row", left], ["column", right]]) {
+      [...list.children].forEach((button, index) => button.setAttribute("aria-pressed", String(pinned?.side === side && pinned.index === index)));
+    }
+  }
+
   function sentence(mean, focus) {
     const { use } = store.values;
-    if (!focus) return ["Point at a word, or walk with the arrow keys, to see where it looks; click to keep it."];
+    if (!focus) return ["Point at a word, tap it, or walk with the arrow keys to see where it looks; click to keep it."];
     const [own, others] = focus.side === "row" ? [data.rows(use), data.columns(use)] : [data.columns(use), data.rows(use)];
-    const weights = others.map((piece, index) => {
-      const [row, column] = focus.side === "row" ? [focus.index, index] : [index, focus.index];
-      return [piece, mean.data[row * mean.columns + column]];
-    });
-    const best = weights.sort((a, b) => b[1] - a[1]).slice(0, 5).filter(([, weight]) => weight >= 0.005);
+    const given = weightsOf(mean, focus).map((weight, index) => [others[index], weight]);
+    const best = given.sort((a, b) => b[1] - a[1]).slice(0, 5).filter(([, weight]) => weight >= 0.005);
     const listed = best.flatMap(([piece, weight], at) => [at ? ", " : " ", quoted(piece), ` ${percent(weight)}`]);
     return [quoted(own[focus.index]), focus.side === "row" ? " looks at" : " is looked at by", ...(best.length ? listed : [" nothing much"])];
   }
@@ -146,6 +186,7 @@ export function linesView(store, data, selected) {
   observer.observe(between);
   store.cleanups.push(() => observer.disconnect());
   store.on(["use"], build);
+  store.on(["use", "pinned"], press);
   store.on(["use", "layer", "heads", "hover", "pinned", "palette"], draw);
   return element;
 }

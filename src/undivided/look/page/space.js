@@ -41,15 +41,28 @@ export function positionsSection(store, data) {
   );
 }
 
-// A canvas of one pixel a number, stretched; tells which number is pointed at.
+// A canvas of one pixel a number, stretched; tells which number is pointed at, or walked to with the arrow keys.
 function raster(label, point) {
-  const canvas = h("canvas", { class: "raster", role: "img", "aria-label": label });
+  const canvas = h("canvas", { class: "raster", role: "img", tabindex: "0", "aria-label": `${label}; arrow keys walk` });
+  const at = { row: 0, column: 0 };
   canvas.addEventListener("pointermove", (event) => {
     const box = canvas.getBoundingClientRect();
     const row = Math.floor(((event.clientY - box.top) / box.height) * canvas.height);
     const column = Math.floor(((event.clientX - box.left) / box.width) * canvas.width);
-    if (row >= 0 && column >= 0 && row < canvas.height && column < canvas.width) point(row, column);
+    go(row, column);
   });
+  canvas.addEventListener("keydown", (event) => {
+    const steps = { ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1] };
+    if (!steps[event.key]) return;
+    event.preventDefault();
+    go(at.row + steps[event.key][0], at.column + steps[event.key][1]);
+  });
+
+  function go(row, column) {
+    if (row < 0 || column < 0 || row >= canvas.height || column >= canvas.width) return;
+    Object.assign(at, { row, column });
+    point(row, column);
+  }
   return { canvas, element: canvas };
 }
 
@@ -75,7 +88,7 @@ export function embeddingsSection(store, data) {
   };
   const offered = Object.keys(kinds).filter((kind) => data.space[kind]);
   const strip = choice("Compared", offered.map((kind) => [kind, kinds[kind][0]]), "source", (compared) => store.set({ compared }));
-  const heat = heatTable("cosine of embeddings", (row, column) => {
+  const heat = heatTable(store, "cosine of embeddings", (row, column) => {
     const side = store.values.compared === "target" || store.values.compared === "across" ? "target" : "source";
     if (row >= 0) store.set({ neighbour: { side, index: row } });
     else if (column >= 0 && store.values.compared !== "across") store.set({ neighbour: { side, index: column } });
@@ -85,7 +98,7 @@ export function embeddingsSection(store, data) {
     heat.show(rows, columns, matrix(data.space[compared]), palette.signed, palette);
   });
   const note = "The cosine of each pair: 1 is the same direction. Behind the encoder a word has taken in the words around it.";
-  return h("div", { class: "columns wide-left" }, card("How alike words are", note, strip.element, heat.element), neighboursCard(store, data));
+  return h("div", { class: "columns wide-left embeddings" }, card("How alike words are", note, strip.element, heat.element), neighboursCard(store, data));
 }
 
 function neighboursCard(store, data) {

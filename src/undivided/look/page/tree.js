@@ -26,7 +26,7 @@ export function treeView(store, data) {
   );
   const scroll = h("div", { class: "scroll tree", tabindex: "0", role: "region", "aria-label": "beam tree" }, picture);
   const rows = h("tbody", {});
-  const head = h("tr", {}, ...["", "so far", "log-probability", "score", "what became of it"].map((text) => h("th", { scope: "col" }, text)));
+  const head = h("tr", {}, ...["", "so far", "log-prob.", "score", "what became of it"].map((text) => h("th", { scope: "col" }, text)));
   const table = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "branches of this step" }, h("table", { class: "plain beam" }, h("thead", {}, head), rows));
 
   function node(branch, number) {

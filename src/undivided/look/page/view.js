@@ -12,8 +12,8 @@ import { whatIfSection } from "./whatif.js";
 export function mount(element, raw) {
   const data = prepare(raw);
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  const use = data.useNames.includes("cross") ? "cross" : data.useNames[0];
-  const [layers, heads] = data.attention[use].shape;
+  const use = data.useNames.includes("cross") ? "cross" : (data.useNames[0] ?? null);
+  const [layers, heads] = use ? data.attention[use].shape : [1, 0];
   const store = createStore({
     use,
     layer: layers - 1,
@@ -56,9 +56,9 @@ export function mount(element, raw) {
 
 function header(data) {
   const { facts } = data;
-  const depth = [data.attention.encoder.shape[0], data.attention.decoder.shape[0]].filter(Boolean).join(" + ");
   const heads = data.attention.cross.shape[1];
-  const parts = [facts.kind, depth ? `${depth} layers` : null, `${heads} ${heads === 1 ? "head" : "heads"}`, `d_model ${facts.d_model}`, `${(facts.parameters / 1e6).toFixed(1)} M parameters`];
+  const counted = heads ? `${heads} ${heads === 1 ? "head" : "heads"}` : "no attention";
+  const parts = [facts.kind, `${facts.encoder_layers} + ${facts.decoder_layers} layers`, counted, `d_model ${facts.d_model}`, `${(facts.parameters / 1e6).toFixed(1)} M parameters`];
   const line = (language, text, name) => h("p", { class: `sentence ${name}` }, h("span", { class: "language" }, language || name), h("bdi", { lang: language || null }, text));
   const score = `score ${signed(data.score)}, log-probability ${signed(data.log_probability)}${data.forced ? "; this translation was given" : `, beam ${facts.beam_size}`}`;
   return h(
@@ -68,7 +68,7 @@ function header(data) {
     line(facts.source_lang, data.text, "source"),
     line(facts.target_lang, data.translation, "target"),
     data.forced ? line("own", data.own, "own") : null,
-    h("p", { class: "note" }, `${score} · ${parts.filter(Boolean).join(" · ")}`),
+    h("p", { class: "note" }, `${score} · ${parts.join(" · ")}`),
   );
 }
 

@@ -7,7 +7,8 @@ export function whatIfSection(store, data) {
   if (!data.heads_off.length && !data.alternatives.length) {
     return card("Not computed", "This look was made without the questions \u201cwhat if\u201d. The command answers them unless it is told --fast; in Python, look(…, ask=True).");
   }
-  return h("div", { class: "columns" }, headsOff(store, data), otherWords(store, data));
+  const off = data.heads_off.length ? headsOff(store, data) : card("A head is off", data.remark);
+  return h("div", { class: "columns" }, off, otherWords(store, data));
 }
 
 function headsOff(store, data) {
@@ -20,7 +21,7 @@ function headsOff(store, data) {
     const which = `Without head ${heads[0] + 1} of layer ${layer + 1}, ${data.uses[use]}:`;
     answer.replaceChildren(h("p", {}, which), ...verdict(data, off.translation, off.score), h("p", { class: "note" }, `The log-probability of the shown translation falls by ${signed(off.lost)}.`));
   });
-  const note = "By how much the log-probability of the translation falls without each head: the darker orange, the more it was needed; blue, it stood in the way. Choose one.";
+  const note = "By how much the log-probability of the translation falls without each head: the stronger the orange, the more it was needed; blue, it stood in the way. A row for each layer, a column for each head. Choose one.";
   return card("A head is off", note, h("div", { class: "off-grids" }, ...grids), answer);
 }
 
@@ -36,7 +37,8 @@ function headGrid(store, data, use, known, worst) {
     }
   }
   const rows = Array.from({ length: layers }, (_, layer) => [h("span", { class: "side" }, `${layer + 1}`), ...buttons.filter((each) => each.layer === layer).map((each) => each.element)]);
-  const grid = h("div", { class: "off-grid" }, ...rows.flat());
+  const tops = [h("span", {}), ...Array.from({ length: heads }, (_, head) => h("span", { class: "top" }, `${head + 1}`))];
+  const grid = h("div", { class: "off-grid" }, ...tops, ...rows.flat());
   grid.style.setProperty("--heads", heads);
   store.on(["use", "layer", "heads", "palette"], ({ use: now, layer, heads: chosen, palette }) => {
     for (const each of buttons) {
