@@ -4,7 +4,6 @@
 # make sbom   sbom.json: what is installed with it, as CycloneDX
 # make evalb  build EVALB, which the tests compare bracket scores with
 # make prove-damage, prove-resume, prove-shards, prove-multi30k   long proofs, each with a report under docs/
-# make bench-train, bench-translate, bench-scale, bench-quality   speed beside the peers, each with a report under docs/benchmarks/
 # Each makes its own .venv the first time.
 
 PYTHON ?= python3
@@ -13,8 +12,7 @@ MINUTES ?= 10
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test chromium check format sbom evalb prove-multi30k prove-damage prove-resume prove-shards clean \
-	bench-train bench-translate bench-scale bench-quality
+.PHONY: demo test chromium check format sbom evalb prove-multi30k prove-damage prove-resume prove-shards clean
 
 demo: .venv/installed
 	$(BIN)/undivided demo --pair $(PAIR) --minutes $(MINUTES) --out demo
@@ -58,10 +56,6 @@ prove-shards: .venv/installed-dev
 	-$(PIP) --editable '.[ray]'
 	$(BIN)/python benchmarks/shards.py
 
-# The peers get venvs of their own under .venv-peers/ the first time.
-bench-train bench-translate bench-scale bench-quality: bench-%: .venv/installed-dev
-	$(BIN)/python benchmarks/$*.py $(BENCH)
-
 .venv/python:
 	@echo "setting up .venv (once) …"
 	$(PYTHON) -m venv .venv
@@ -87,4 +81,4 @@ bench-train bench-translate bench-scale bench-quality: bench-%: .venv/installed-
 	$(CC) -O2 -w -o $@ .venv/evalb/evalb.c
 
 clean:
-	rm -rf .venv .venv-peers demo build src/*.egg-info
+	rm -rf .venv demo build src/*.egg-info
