@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from undivided.batches import Store, open_store
-from undivided.config import DECODER_ONLY, DRAWING, ENCODER_ONLY, IMAGES, PAIRED, CorpusFiles, Recipe, build, preset_for
+from undivided.config import DECODER_ONLY, DRAWING, ENCODER_ONLY, IMAGES, PAIRED, VISION, CorpusFiles, Recipe, build, preset_for
 from undivided.console import Console, InputError, Progress, plural
 from undivided.corpus import Findings, corpus_digests, digest, examine, name_of, read_pairs, read_texts
 from undivided.files import alone, read_json, write_whole
@@ -79,7 +79,7 @@ def prepare_recipe(values: Values, console: Console) -> Plan:
     if not draft.data.valid:
         console.warn(f"no validation data (--valid {files[1]}): quality will not be measured during training")
     recipe = untied(build(merge(values, found), preset))
-    if recipe.tokens.ready or recipe.train.start:
+    if recipe.tokens.ready or (recipe.train.start and recipe.model.kind not in VISION):
         ready_tokenizer(recipe)
     if recipe.model.tie != draft.model.tie:
         console.say("separate vocabularies: the source embedding has a matrix of its own (model.tie: target)")

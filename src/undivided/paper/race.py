@@ -1,11 +1,11 @@
-"""The race: what came before the Transformer beside it, with the same parameters, data and budget. [paper 1, 2, 6.1]"""
+"""The race: what came before the Transformer beside it, with the same parameters, data and budget. [paper 4, 6.1]"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -103,7 +103,8 @@ def by_kind(recipes: Sequence[Values]) -> dict[str, Values]:
     found: dict[str, Values] = {}
     faults = []
     for values in recipes:
-        kind = str(values.get("model", {}).get("kind", "transformer"))
+        model = values.get("model")
+        kind = str(model.get("kind", "transformer")) if isinstance(model, Mapping) else "transformer"
         if kind in found:
             faults.append(f"two recipes have a {kind} model; the race takes one of each kind")
         if kind not in ("transformer", "recurrent", "convolutional"):
