@@ -7,10 +7,10 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -19,11 +19,11 @@ from torch import Tensor, nn
 
 from undivided import __version__, manifest
 from undivided.card import model_card
-from undivided.config import ModelConfig, Recipe, build
+from undivided.config import DECODER_ONLY, DRAWING, PAIRED, ModelConfig, Recipe, build
 from undivided.console import InputError
 from undivided.files import fresh, read_json, sync
 from undivided.manifest import INCOMING
-from undivided.models import Seq2Seq, make_model
+from undivided.models import Relative, Seq2Seq, make_model, make_relative
 from undivided.settings import as_values
 from undivided.tokens import Tokenizer
 
@@ -31,6 +31,7 @@ FORMAT_VERSION = 1
 SUBWORDS = {"subwords.model", "source.model", "target.model"}
 
 Shapes = dict[str, tuple[int, ...]]
+Model = TypeVar("Model", bound=nn.Module)
 
 
 @dataclass
@@ -42,6 +43,23 @@ class Artifact:
     model: Seq2Seq
     facts: dict[str, Any] = field(default_factory=dict)
     """What was measured: scores with signatures, digests of the data, cost of training."""
+
+
+@dataclass
+class RelativeArtifact:
+    """A trained relative of the Transformer with all that it needs; one that sees only images has no tokenizer."""
+
+    recipe: Recipe
+    tokenizer: Tokenizer | None
+    model: Relative
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def text(self) -> Tokenizer:
+        """The tokenizer of a model that has one."""
+        if self.tokenizer is None:
+            raise TypeError(f"{self.recipe.model.kind} models have no text")
+        return self.tokenizer
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:
@@ -74,7 +92,7 @@ def check_fit(wanted: Shapes, found: Shapes, origin: str) -> None:
         raise InputError(f"{origin}: the weights do not fit the config: {'; '.join(sorted(faults)[:5])}")
 
 
-def check_weights(config: ModelConfig, vocabulary: list[int], path: Path) -> None:
+def check_weights(config: ModelConfig, make: Callable[[], nn.Module], path: Path) -> None:
     """Compare a config with the weights it came with before any memory is taken: a config may claim any size."""
     try:
         with safe_open(path, "pt") as stored:
@@ -86,7 +104,7 @@ def check_weights(config: ModelConfig, vocabulary: list[int], path: Path) -> Non
         raise InputError(f"{path}: the config has {layers:,} layers, but there are only {len(found):,} tensors")
     try:
         with torch.device("meta"):
-            wanted = shapes_of(dict(make_model(config, *vocabulary).named_parameters()))
+            wanted = shapes_of(dict(make().named_parameters()))
     except (RuntimeError, ValueError, TypeError, OverflowError, MemoryError) as error:
         raise InputError(f"{path.with_name('config.json')}: describes no model that can be built: {error}") from None
     check_fit(wanted, found, str(path))
@@ -109,24 +127,25 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
         raise OSError(errno.ENOSPC if full else errno.EIO, str(error), str(path)) from None
 
 
-def save(artifact: Artifact, folder: Path) -> None:
+def save(artifact: Artifact | RelativeArtifact, folder: Path) -> None:
     """Write the model folder so that at every moment a whole one is there, the old or the new."""
     folder.mkdir(parents=True, exist_ok=True)
     _settle(folder)
     building = folder / f"{INCOMING}.{os.getpid()}"
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir()
+    tokenizer = artifact.tokenizer
     config = {
         "format": "undivided",
         "format_version": FORMAT_VERSION,
         "undivided_version": __version__,
-        "vocabulary": [len(artifact.tokenizer.source), len(artifact.tokenizer.target)],
+        "vocabulary": [] if tokenizer is None else [len(tokenizer.source), len(tokenizer.target)],
         "recipe": as_values(artifact.recipe),
         "facts": artifact.facts,
     }
     (building / "config.json").write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     write_tensors(building / "model.safetensors", weights(artifact.model))
-    parts = ["config.json", "model.safetensors", *artifact.tokenizer.save(building)]
+    parts = ["config.json", "model.safetensors", *([] if tokenizer is None else tokenizer.save(building))]
     manifest.write(building, parts)
     # Not in the manifest: a person may edit the card, nothing reads it, and all it says is in config.json.
     (building / "README.md").write_text(model_card(artifact.recipe, artifact.facts), encoding="utf-8")
@@ -160,23 +179,55 @@ def _settle(folder: Path) -> None:
 
 
 def load(folder: str | Path, device: torch.device | None = None) -> Artifact:
-    """Read a model folder; a part that is missing or damaged is named."""
+    """Read the model folder of a translator; a part that is missing or damaged is named."""
+    found = load_any(folder, device)
+    if isinstance(found, Artifact):
+        return found
+    kind = found.recipe.model.kind
+    raise InputError(f"{folder}: a {kind} model; it does not translate. Use it with: undivided {verb_of(kind)}")
+
+
+def load_relative(folder: str | Path, device: torch.device | None = None) -> RelativeArtifact:
+    """Read the model folder of a relative of the Transformer; a part that is missing or damaged is named."""
+    found = load_any(folder, device)
+    if isinstance(found, RelativeArtifact):
+        return found
+    raise InputError(f"{folder}: a translator ({found.recipe.model.kind}). Use it with: undivided translate")
+
+
+def verb_of(kind: str) -> str:
+    """The command that uses a kind of model."""
+    return "translate" if kind in PAIRED else "generate" if kind in DECODER_ONLY + DRAWING else "classify"
+
+
+def load_any(folder: str | Path, device: torch.device | None = None) -> Artifact | RelativeArtifact:
+    """Read a model folder, whatever is in it."""
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: no such model folder")
     folder = manifest.current(folder)
     _verify(folder)
     recipe, vocabulary, facts = _read_config(folder)
-    tokenizer = Tokenizer.load(folder)
-    sizes = [len(tokenizer.source), len(tokenizer.target)]
+    tokenizer = None if recipe.model.kind == "vision" else Tokenizer.load(folder)
+    sizes = [] if tokenizer is None else [len(tokenizer.source), len(tokenizer.target)]
     if sizes != vocabulary:
         raise InputError(f"{folder}: the subword models have {sizes} tokens, but config.json says {vocabulary}")
-    weights_path = folder / "model.safetensors"
-    check_weights(recipe.model, sizes, weights_path)
-    model = make_model(recipe.model, *sizes)
-    fill(model, read_tensors(weights_path), str(weights_path))
+    if recipe.model.kind in PAIRED and tokenizer is not None:
+        model = _filled(recipe.model, lambda: make_model(recipe.model, *sizes), folder, device)
+        return Artifact(recipe, tokenizer, model, facts)
+    first, classes = sizes[0] if sizes else 0, len(recipe.data.classes)
+    relative = _filled(recipe.model, lambda: make_relative(recipe.model, first, classes), folder, device)
+    return RelativeArtifact(recipe, tokenizer, relative, facts)
+
+
+def _filled(config: ModelConfig, make: Callable[[], Model], folder: Path, device: torch.device | None) -> Model:
+    """A model with the weights of a folder, which are looked at before any memory is taken."""
+    path = folder / "model.safetensors"
+    check_weights(config, make, path)
+    model = make()
+    fill(model, read_tensors(path), str(path))
     model.eval()
-    return Artifact(recipe, tokenizer, model.to(device) if device is not None else model, facts)
+    return model.to(device) if device is not None else model
 
 
 def _read_config(folder: Path) -> tuple[Recipe, object, dict[str, Any]]:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -283,10 +284,30 @@ class Place:
     batch: int = 0
 
 
+class Examples(Protocol):
+    """What can be put into batches: so many of each corpus, how often each counts, how long each is."""
+
+    @property
+    def corpora(self) -> list[int]:
+        """Examples of each corpus."""
+
+    @property
+    def weights(self) -> list[float]:
+        """How often an epoch holds each example of a corpus."""
+
+    def __len__(self) -> int: ...
+
+    def draws(self, places: np.ndarray, epoch: int) -> np.ndarray:
+        """What some examples are called in an epoch."""
+
+    def lengths(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Source and target lengths of some draws."""
+
+
 class BatchStream:
     """Endless batches of a store. Their order is a function of (seed, epoch) alone."""
 
-    def __init__(self, store: Store | SampledStore, config: BatchesConfig, seed: int, place: Place | None = None) -> None:
+    def __init__(self, store: Examples, config: BatchesConfig, seed: int, place: Place | None = None) -> None:
         self.store, self.config, self.seed = store, config, seed
         self.place = place if place is not None else Place()
         self._sizes = [round(count * weight) for count, weight in zip(store.corpora, store.weights, strict=True)]
@@ -321,7 +342,7 @@ class BatchStream:
 
     def longest(self) -> np.ndarray:
         """The batch that asks for the most memory: the longest pairs, as many as the budget allows."""
-        store = self.store.store if isinstance(self.store, SampledStore) else self.store
+        store: Examples = self.store.store if isinstance(self.store, SampledStore) else self.store
         chosen, widths = np.empty(0, np.int64), np.empty(0, np.int64)
         for start in range(0, len(store), 1 << 20):
             places = np.arange(start, min(start + (1 << 20), len(store)))

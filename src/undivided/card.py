@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from undivided.config import ModelConfig, Recipe
+from undivided.config import PAIRED, ModelConfig, Recipe
 from undivided.console import duration
 
 
@@ -23,26 +23,73 @@ def described(model: ModelConfig) -> str:
             return f"recurrent ({model.cell}, {ways}) with {reading}{fed}, {depth}, d_hidden {width}"
         case "convolutional":
             return f"convolutional, {depth}, d_hidden {width}, kernels of {model.kernel_width}, {model.positions} positions"
+        case _:
+            return _relative(model)
+
+
+def _relative(model: ModelConfig) -> str:
+    layers = model.encoder_layers if model.kind in ("encoder_only", "vision") else model.decoder_layers
+    shape = f"{layers} layers, d_model {model.d_model}, d_ff {model.d_ff}, {model.n_heads} heads, {model.norm}-norm"
+    image = f"images of {model.image_height} × {model.image_width} in patches of {model.patch} × {model.patch}"
+    match model.kind:
+        case "vision":
+            return f"vision Transformer, {shape}, {image}"
+        case "drawing":
+            return f"decoder-only over text and {model.codes} codes, {shape}, {image}"
+        case _:
+            return f"{model.kind.replace('_', '-')} Transformer, {shape}, {model.positions} positions"
+
+
+def title(recipe: Recipe) -> str:
+    """What a model folder holds, in a few words."""
+    data = recipe.data
+    match recipe.model.kind:
+        case "decoder_only":
+            return "A language model"
+        case "encoder_only":
+            return f"A classifier of text: {', '.join(data.classes)}" if data.classes else "A masked language model"
+        case "vision":
+            return f"A classifier of images: {', '.join(data.classes)}"
+        case "drawing":
+            return "It draws small images from words"
+        case _:
+            return f"A translator {data.source_lang or 'source'} → {data.target_lang or 'target'}"
+
+
+def usage(recipe: Recipe, folder: str) -> str:
+    """A command that uses a model folder."""
+    match recipe.model.kind:
+        case "decoder_only":
+            return f'undivided generate {folder} "…"'
+        case "encoder_only" if not recipe.data.classes:
+            return f"undivided train --train.start {folder} --model.kind encoder_only --train TEXTS LABELS --out DIR"
+        case "encoder_only":
+            return f"undivided classify {folder} FILE"
+        case "vision":
+            return f"undivided classify {folder} IMAGE"
+        case "drawing":
+            return f'undivided generate {folder} "{next(iter(recipe.data.classes), "…")}" -o image.png'
+        case _:
+            return f'echo "…" | undivided translate {folder}'
 
 
 def model_card(recipe: Recipe, facts: dict[str, Any]) -> str:
     """Markdown: languages, use, scores with signatures, data with digests, cost of training."""
-    data = recipe.data
-    pair = f"{data.source_lang or 'source'} → {data.target_lang or 'target'}"
     lines = [
-        f"# A translator {pair}",
+        f"# {title(recipe)}",
         "",
         "Trained with undivided. This folder is all it needs.",
         "",
         "```",
-        'echo "…" | undivided translate .',
+        usage(recipe, "."),
         "```",
         "",
         "## Model",
         f"- preset `{recipe.preset}`: {described(recipe.model)}",
     ]
     if "parameters" in facts:
-        lines.append(f"- {facts['parameters']:,} parameters, vocabulary of {facts['vocabulary']:,} subwords")
+        vocabulary = f", vocabulary of {facts['vocabulary']:,} subwords" if facts.get("vocabulary") else ""
+        lines.append(f"- {facts['parameters']:,} parameters{vocabulary}")
     lines += ["", "## Scores"]
     for name, score in facts.get("scores", {}).items():
         lines.append(f"- {name}: **{score['score']:.2f}** `{score['signature']}`")
@@ -50,8 +97,9 @@ def model_card(recipe: Recipe, facts: dict[str, Any]) -> str:
         lines.append("- none measured: it was trained without validation data")
     lines += ["", "## Training"]
     if "steps" in facts:
+        counted = "target tokens" if recipe.model.kind in PAIRED else "predictions"
         lines.append(
-            f"- {facts['steps']:,} steps, {facts['epochs']} whole passes over the data, {facts['target_tokens']:,} target tokens "
+            f"- {facts['steps']:,} steps, {facts['epochs']} whole passes over the data, {facts['target_tokens']:,} {counted} "
             f"in {duration(facts['seconds'])} on {facts['device']} with {facts['threads']} CPU threads"
         )
         lines.append(f"- weights: {facts['weights']}")

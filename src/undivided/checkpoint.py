@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import os
@@ -18,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from undivided import artifact, manifest
-from undivided.artifact import Artifact, check_fit, read_tensors, shapes_of, write_tensors
+from undivided.artifact import check_fit, read_tensors, shapes_of, write_tensors
 from undivided.console import Console, InputError, plural
 from undivided.distributed import Group, own_rows
 from undivided.files import read_json, sync
@@ -259,11 +260,11 @@ def fill_random(states: Mapping[str, Tensor]) -> None:
 
 def average(run: str | Path, last: int, out: str | Path) -> Path:
     """Average the last checkpoints of a training run into a model folder of its own. [paper 6.1]"""
-    source = artifact.load(run)
+    source = artifact.load_any(run)
     chosen = paths(Path(run) / "training" / "checkpoints")[-last:]
     if not 0 < last <= len(chosen):
         raise InputError(f"{run}: {plural(len(chosen), 'checkpoint')} there, {last} asked for")
     artifact.fill(source.model, average_weights(chosen), str(run))
     facts = source.facts | {"weights": f"average of the last {plural(last, 'checkpoint')}", "scores": {}}
-    artifact.save(Artifact(source.recipe, source.tokenizer, source.model, facts), Path(out))
+    artifact.save(dataclasses.replace(source, facts=facts), Path(out))
     return Path(out)

@@ -19,15 +19,22 @@ WINDOW = 2000
 class CorpusFiles:
     """One parallel corpus: two aligned files, or one TSV file when `target` is empty."""
 
-    source: str = setting("", "file of source lines, or a .tsv file with both columns")
-    target: str = setting("", "file of target lines; empty for a .tsv file")
+    source: str = setting("", "file of source lines, or a .tsv file with both columns; text alone, or images")
+    target: str = setting("", "file of target lines, or of labels; empty for a .tsv file and for text alone")
     weight: float = setting(1.0, "how often an epoch holds each of its pairs", at_least=0.0)
 
     def faults(self) -> list[str]:
-        """A corpus has a source, and a target beside it unless it is a TSV file."""
-        if not self.source:
-            return ["a corpus names no source file"]
-        if not self.target and ".tsv" not in Path(self.source).suffixes:
+        """A corpus has a source."""
+        return [] if self.source else ["a corpus names no source file"]
+
+    @property
+    def alone(self) -> bool:
+        """Whether it is one file of one kind of thing, with nothing beside it."""
+        return not self.target and ".tsv" not in Path(self.source).suffixes
+
+    def unpaired(self) -> list[str]:
+        """What is wrong where each line must have another beside it."""
+        if self.source and self.alone:
             return [f"{self.source} has no target file beside it and is not a .tsv file"]
         return []
 
@@ -43,8 +50,13 @@ class DataConfig:
     on_bad_line: Literal["skip", "error"] = setting("skip", "drop and report bad lines, or stop at them", flags=("--on-bad-line",))
     max_chars: int = setting(5000, "pairs with a longer side are dropped and reported", at_least=1, below=1_000_001)
     max_length: int = setting(
-        256, "training pairs with more subwords on a side are dropped and reported", at_least=2, below=100_001
+        256,
+        "training pairs with more subwords on a side are dropped and reported; the context of a language model",
+        at_least=2,
+        below=100_001,
     )
+    classes: list[str] = setting([], "names of the classes, in the order of numbered labels; as found in the labels if not named")
+    shift: int = setting(0, "in training, images are moved by up to so many pixels each way", at_least=0, below=1000)
 
 
 @dataclass(frozen=True)
@@ -78,46 +90,60 @@ class BatchesConfig:
 
 
 TRANSFORMER, RECURRENT, CONVOLUTIONAL = ("transformer",), ("recurrent",), ("convolutional",)
+DECODER_ONLY, ENCODER_ONLY, VISION, DRAWING = ("decoder_only",), ("encoder_only",), ("vision",), ("drawing",)
 """Kinds of model, for the settings that only some of them have."""
+PAIRED = TRANSFORMER + RECURRENT + CONVOLUTIONAL
+"""Sequence to sequence: they learn from pairs of text, and translate."""
+RELATIVES = DECODER_ONLY + ENCODER_ONLY + VISION + DRAWING
+"""What came after, from the same layers."""
+ATTENTIVE = TRANSFORMER + RELATIVES
+IMAGES = VISION + DRAWING
 
 
 @dataclass(frozen=True)
 class ModelConfig:
     """The model; the defaults are base. [paper Table 3]"""
 
-    kind: Literal["transformer", "recurrent", "convolutional"] = setting(
-        "transformer", "the Transformer, or what came before it: recurrent or convolutional sequence-to-sequence"
+    kind: Literal["transformer", "recurrent", "convolutional", "decoder_only", "encoder_only", "vision", "drawing"] = setting(
+        "transformer",
+        "the Transformer; before it: recurrent or convolutional sequence-to-sequence; after it: decoder_only (as GPT), "
+        "encoder_only (as BERT), vision (as ViT), drawing (images from words, as DALL·E)",
     )
     d_model: int = setting(512, "width of embeddings and of every layer's output", at_least=1)
-    d_ff: int = setting(2048, "inner width of the feed-forward layers", at_least=1, of=TRANSFORMER)
-    n_heads: int = setting(8, "attention heads", at_least=1, of=TRANSFORMER)
-    d_k: int = setting(0, "width of a head's queries and keys; 0 is d_model / n_heads", at_least=0, of=TRANSFORMER)
-    d_v: int = setting(0, "width of a head's values; 0 is d_model / n_heads", at_least=0, of=TRANSFORMER)
+    d_ff: int = setting(2048, "inner width of the feed-forward layers", at_least=1, of=ATTENTIVE)
+    n_heads: int = setting(8, "attention heads", at_least=1, of=ATTENTIVE)
+    d_k: int = setting(0, "width of a head's queries and keys; 0 is d_model / n_heads", at_least=0, of=ATTENTIVE)
+    d_v: int = setting(0, "width of a head's values; 0 is d_model / n_heads", at_least=0, of=ATTENTIVE)
     d_hidden: int = setting(
         0, "width of recurrent states or of convolutions; 0 is d_model", at_least=0, of=RECURRENT + CONVOLUTIONAL
     )
-    encoder_layers: int = setting(6, "encoder depth N", at_least=1)
-    decoder_layers: int = setting(6, "decoder depth N", at_least=1)
+    encoder_layers: int = setting(6, "encoder depth N", at_least=1, of=PAIRED + ENCODER_ONLY + VISION)
+    decoder_layers: int = setting(6, "decoder depth N", at_least=1, of=PAIRED + DECODER_ONLY + DRAWING)
     dropout: float = setting(0.1, "on sub-layer outputs and on embedding + position", at_least=0.0, below=1.0)
-    attention_dropout: float = setting(0.0, "on attention weights", at_least=0.0, below=1.0, of=TRANSFORMER)
-    activation_dropout: float = setting(0.0, "inside the feed-forward layers", at_least=0.0, below=1.0, of=TRANSFORMER)
+    attention_dropout: float = setting(0.0, "on attention weights", at_least=0.0, below=1.0, of=ATTENTIVE)
+    activation_dropout: float = setting(0.0, "inside the feed-forward layers", at_least=0.0, below=1.0, of=ATTENTIVE)
     norm: Literal["post", "pre"] = setting(
-        "post", "LayerNorm after each residual sum (paper) or before each sub-layer", of=TRANSFORMER
+        "post", "LayerNorm after each residual sum (paper) or before each sub-layer", of=ATTENTIVE
     )
-    activation: Literal["relu", "gelu", "swish", "swiglu"] = setting(
-        "relu", "non-linearity of the feed-forward layers", of=TRANSFORMER
+    activation: Literal["relu", "gelu", "gelu_tanh", "swish", "swiglu"] = setting(
+        "relu", "non-linearity of the feed-forward layers; gelu_tanh is GPT-2's approximation of gelu", of=ATTENTIVE
     )
-    attention_bias: bool = setting(False, "biases in the attention projections", of=TRANSFORMER)
+    attention_bias: bool = setting(False, "biases in the attention projections", of=ATTENTIVE)
     window: int = setting(
-        0, "restrict self-attention to window/2 places to each side (r of paper section 4); 0 is off", at_least=0, of=TRANSFORMER
+        0,
+        "restrict self-attention to window/2 places to each side (r of paper section 4); 0 is off",
+        at_least=0,
+        of=TRANSFORMER + DECODER_ONLY,
     )
     positions: Literal["sinusoidal", "halves", "learned", "index", "none"] = setting(
         "sinusoidal",
         "position encoding: interleaved sinusoids (paper), the same in halves (Marian), …",
-        of=TRANSFORMER + CONVOLUTIONAL,
+        of=ATTENTIVE + CONVOLUTIONAL,
     )
-    join_positions: Literal["add", "concatenate"] = setting("add", "how positions meet embeddings", of=TRANSFORMER + CONVOLUTIONAL)
-    max_positions: int = setting(1024, "size of the table of learned positions", at_least=1, of=TRANSFORMER + CONVOLUTIONAL)
+    join_positions: Literal["add", "concatenate"] = setting("add", "how positions meet embeddings", of=ATTENTIVE + CONVOLUTIONAL)
+    max_positions: int = setting(1024, "size of the table of learned positions", at_least=1, of=ATTENTIVE + CONVOLUTIONAL)
+    scale_embeddings: bool = setting(True, "embeddings × √d_model, as in the paper; GPT-2 and BERT do without", of=RELATIVES)
+    norm_epsilon: float = setting(1e-5, "what LayerNorm adds to a variance", at_least=0.0, of=RELATIVES)
     cell: Literal["rnn", "lstm", "gru"] = setting("lstm", "recurrent cell; rnn is the plain tanh cell", of=RECURRENT)
     bidirectional: bool = setting(True, "half of each encoder layer reads from the end", of=RECURRENT)
     attention: Literal["none", "additive", "multiplicative"] = setting(
@@ -125,19 +151,25 @@ class ModelConfig:
     )
     input_feeding: bool = setting(False, "the decoder is told what it attended to one step before", of=RECURRENT)
     kernel_width: int = setting(3, "tokens that one convolution sees", at_least=1, of=CONVOLUTIONAL)
+    patch: int = setting(2, "side of the square patches of an image, each a token", at_least=1, below=1025, of=IMAGES)
+    image_height: int = setting(0, "pixels; 0 is as the training images are", at_least=0, below=4097, of=IMAGES)
+    image_width: int = setting(0, "pixels; 0 is as the training images are", at_least=0, below=4097, of=IMAGES)
+    channels: int = setting(1, "colours of an image", at_least=1, below=5, of=IMAGES)
+    codes: int = setting(64, "size of the learned codebook of patches", at_least=2, below=65_537, of=DRAWING)
+    d_code: int = setting(8, "width of a code", at_least=1, below=4097, of=DRAWING)
     tie: Literal["all", "target", "none"] = setting(
-        "all", "one matrix for source, target and output (paper), target and output, or none"
+        "all", "one matrix for source, target and output (paper), target and output, or none", of=PAIRED + DECODER_ONLY + DRAWING
     )
 
     def faults(self) -> list[str]:
         """What is wrong between settings that are each right."""
         faults = [
-            f"{item.name}: a setting of {' and '.join(item.metadata['of'])} models; model.kind is {self.kind}"
+            f"{item.name}: a setting of {_enumerated(item.metadata['of'])} models; model.kind is {self.kind}"
             for item in fields(self)
             if not _applies(item.metadata["of"], self.kind) and getattr(self, item.name) != item.default
         ]
-        positioned = _applies(TRANSFORMER + CONVOLUTIONAL, self.kind)
-        if self.kind == "transformer" and self.d_model % self.n_heads and not (self.d_k and self.d_v):
+        positioned = _applies(ATTENTIVE + CONVOLUTIONAL, self.kind)
+        if self.kind in ATTENTIVE and self.d_model % self.n_heads and not (self.d_k and self.d_v):
             faults.append(
                 f"n_heads: {self.n_heads} does not divide model.d_model {self.d_model}; "
                 "change one of them, or set both model.d_k and model.d_v"
@@ -148,6 +180,11 @@ class ModelConfig:
             faults.append("join_positions: there is nothing to concatenate while model.positions is none")
         if self.kind == "recurrent":
             faults += self._recurrent_faults()
+        for side in ("image_height", "image_width") if self.kind in IMAGES else ():
+            if getattr(self, side) % self.patch:
+                faults.append(
+                    f"{side}: patches of {self.patch} × {self.patch} (model.patch) do not divide {getattr(self, side)} pixels"
+                )
         return faults
 
     def _recurrent_faults(self) -> list[str]:
@@ -161,6 +198,15 @@ class ModelConfig:
             )
         return faults
 
+    @property
+    def places(self) -> int:
+        """How many patches an image has."""
+        return (self.image_height // self.patch) * (self.image_width // self.patch)
+
+
+def _enumerated(names: tuple[str, ...]) -> str:
+    return " and ".join([*([", ".join(names[:-1])] if names[:-1] else []), names[-1]])
+
 
 def _applies(of: tuple[str, ...], kind: str) -> bool:
     return not of or kind in of
@@ -172,6 +218,8 @@ class TrainConfig:
 
     out: str = setting("", "directory of the model; training goes on if it was begun there", flags=("--out", "-o"))
     seed: int = setting(1, "seed of initialisation, order of data and dropout", flags=("--seed",), at_least=0)
+    start: str = setting("", "model folder to start from (fine-tuning): its subwords, and its weights where they fit")
+    mask: float = setting(0.15, "share of tokens that an encoder_only model without classes has to guess", at_least=0.01, below=1.0)
     max_steps: int = setting(100_000, "steps to train", flags=("--max-steps",), at_least=1)
     max_epochs: int = setting(0, "stop after so many passes over the data; 0 is no limit", flags=("--max-epochs",), at_least=0)
     minutes: float = setting(0.0, "stop after so many minutes of training; 0 is no limit", flags=("--minutes",), at_least=0.0)
@@ -246,6 +294,43 @@ class Recipe:
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     search: SearchConfig = field(default_factory=SearchConfig)
+
+    def faults(self) -> list[str]:
+        """What is wrong between sections: data of another kind than the model learns from, a context without positions."""
+        kind, faults = self.model.kind, []
+        for part, corpora in (("data.train", self.data.train), ("data.valid", self.data.valid)):
+            for files in corpora:
+                if kind in DECODER_ONLY and not files.alone:
+                    faults.append(f"{part}: {kind} models read text alone, but {files.source} has two sides")
+                elif kind not in DECODER_ONLY + ENCODER_ONLY:
+                    faults += [f"{part}: {fault}" for fault in files.unpaired()]
+        if kind in ENCODER_ONLY:
+            faults += self._labelling_faults()
+        if self.data.classes and kind not in ENCODER_ONLY + IMAGES:
+            faults.append(f"data.classes: {kind} models know no classes")
+        repeated = sorted({name for name in self.data.classes if self.data.classes.count(name) > 1})
+        if repeated:
+            faults.append(f"data.classes: named twice: {', '.join(repeated)}")
+        if self.train.start and kind not in RELATIVES:
+            faults.append(f"train.start: a setting of {_enumerated(RELATIVES)} models; model.kind is {kind}")
+        if kind in RELATIVES and self.model.positions == "learned" and self.places > self.model.max_positions:
+            faults.append(f"model.max_positions: {self.model.max_positions} learned positions, but {self.places} are needed")
+        return faults
+
+    @property
+    def places(self) -> int:
+        """The longest sequence that a relative sees: its context, or an image with what stands before it."""
+        images = {"vision": self.model.places + 1, "drawing": self.model.places + self.data.max_length}
+        return images.get(self.model.kind, self.data.max_length)
+
+    def _labelling_faults(self) -> list[str]:
+        """All text has labels, or none has."""
+        corpora = [*self.data.train, *self.data.valid]
+        if len({files.alone for files in corpora}) > 1:
+            return ["data.train, data.valid: some texts have labels beside them and some have not"]
+        if self.data.classes and any(files.alone for files in corpora):
+            return ["data.classes: there are classes, but no labels beside the texts"]
+        return []
 
 
 PRESETS: dict[str, Values] = {

@@ -1,4 +1,4 @@
-"""Files → pairs of text. What is wrong with a line is counted, reported, and never dropped in silence. [paper 5.1]"""
+"""Files → pairs of text, or text alone. What is wrong with a line is counted and reported, never dropped in silence. [paper 5.1]"""
 
 from __future__ import annotations
 
@@ -194,15 +194,30 @@ def byte_pairs(files: CorpusFiles) -> Iterator[tuple[bytes, bytes | None]]:
 def read_pairs(files: CorpusFiles, config: DataConfig, findings: Findings) -> Iterator[Pair]:
     """The good pairs of a corpus; every fault is added to the findings."""
     for number, (raw_source, raw_target) in enumerate(byte_pairs(files), 1):
-        findings.lines = number
         fault, pair = _examine(number, raw_source, raw_target, config.max_chars)
-        if fault:
-            findings.add(fault, number)
-            if fault not in KEPT:
-                if config.on_bad_line == "error":
-                    raise InputError(f"{findings.name}, line {number}: {FAULTS[fault]}; mend it, or use --on-bad-line=skip")
-                continue
-        yield pair
+        if _kept(number, fault, config, findings):
+            yield pair
+
+
+def read_texts(files: CorpusFiles, config: DataConfig, findings: Findings) -> Iterator[str]:
+    """The good lines of a file of text that has nothing beside it; every fault is added to the findings."""
+    for number, raw in enumerate(byte_lines(files.source), 1):
+        fault, pair = _examine(number, raw, b"-", config.max_chars)
+        fault = "" if fault == "equal" else fault
+        if _kept(number, fault, config, findings):
+            yield pair.source
+
+
+def _kept(number: int, fault: str, config: DataConfig, findings: Findings) -> bool:
+    """Count a line and its fault; whether it is to be learned from."""
+    findings.lines = number
+    if fault:
+        findings.add(fault, number)
+    if not fault or fault in KEPT:
+        return True
+    if config.on_bad_line == "error":
+        raise InputError(f"{findings.name}, line {number}: {FAULTS[fault]}; mend it, or use --on-bad-line=skip")
+    return False
 
 
 def _examine(number: int, raw_source: bytes, raw_target: bytes | None, max_chars: int) -> tuple[str, Pair]:
@@ -232,7 +247,7 @@ def examine(corpora: Iterable[CorpusFiles], config: DataConfig) -> list[Findings
     report = []
     for files in corpora:
         findings = Findings(name_of(files))
-        for _ in read_pairs(files, config, findings):
+        for _ in (read_texts if files.alone else read_pairs)(files, config, findings):
             pass
         if not findings.lines:
             raise InputError(f"{findings.name}: empty, there is nothing to learn from")

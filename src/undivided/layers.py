@@ -32,6 +32,8 @@ class FeedForward(nn.Module):
                 x = F.relu(x, inplace=True)
             case "gelu":
                 x = F.gelu(x)
+            case "gelu_tanh":
+                x = F.gelu(x, approximate="tanh")
             case "swish":
                 x = F.silu(x)
             case "swiglu":
@@ -45,7 +47,7 @@ class Residual(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(config.d_model)
+        self.norm = nn.LayerNorm(config.d_model, config.norm_epsilon)
         self.pre = config.norm == "pre"
         self.dropout = Dropout(config.dropout)
 
@@ -119,7 +121,7 @@ class Embedding(nn.Module):
     def __init__(self, config: ModelConfig, weight: nn.Parameter, positions: Positions | None) -> None:
         super().__init__()
         self.weight = weight
-        self.scale = math.sqrt(config.d_model)
+        self.scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
         self.positions = positions
         self.dropout = Dropout(config.dropout)
 

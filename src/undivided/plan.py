@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 
 from undivided.batches import make_batch
-from undivided.config import ModelConfig, Recipe, TrainConfig
-from undivided.console import duration, plural
+from undivided.config import RELATIVES, ModelConfig, Recipe, TrainConfig
+from undivided.console import InputError, duration, plural
 from undivided.loss import smoothed_loss
 from undivided.models import make_model
 from undivided.schedule import make_optimizer
@@ -115,6 +115,8 @@ class Plan:
 
 def make_plan(recipe: Recipe, length: int = 25) -> Plan:
     """Count what a recipe asks for, without allocating it; sentences are taken to have `length` tokens."""
+    if recipe.model.kind in RELATIVES:
+        raise InputError(f"plan counts sequence-to-sequence models; model.kind is {recipe.model.kind}")
     vocabulary = recipe.tokens.vocab_size or PAPER_VOCABULARY
     with torch.device("meta"):
         model = make_model(recipe.model, vocabulary, vocabulary)

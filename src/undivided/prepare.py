@@ -5,17 +5,19 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from undivided.batches import Store, open_store
-from undivided.config import Recipe, build, preset_for
+from undivided.config import DECODER_ONLY, DRAWING, ENCODER_ONLY, IMAGES, PAIRED, VISION, CorpusFiles, Recipe, build, preset_for
 from undivided.console import Console, InputError, Progress, plural
-from undivided.corpus import Findings, corpus_digests, digest, examine, name_of, read_pairs
+from undivided.corpus import Findings, corpus_digests, digest, examine, name_of, read_pairs, read_texts
 from undivided.files import alone, read_json, write_whole
-from undivided.settings import Values, as_values, merge
+from undivided.manifest import current
+from undivided.pictures import read_labelled
+from undivided.settings import Values, as_values, listed, merge
 from undivided.tokens import Tokenizer
 
 
@@ -64,19 +66,20 @@ def prepare_recipe(values: Values, console: Console) -> Plan:
     if saved.exists():
         console.say(f"{draft.train.out}: going on with the training that was begun there")
         return Plan(_continued(read_record(saved), values), None)
+    if draft.train.start:
+        values = merge({"model": started(draft.train.start)}, values)
+        draft = build(values)
+    files = _wanted(draft.model.kind)
     if not draft.data.train:
-        raise InputError("what should it learn from? Name parallel text: --train SOURCE TARGET")
-    findings = examine([*draft.data.train, *draft.data.valid], draft.data)
-    for finding in findings:
-        console.say(finding.summary())
-    pairs = sum(finding.kept for finding in findings[: len(draft.data.train)])
+        raise InputError(f"what should it learn from? Name {files[0]}: --train {files[1]}")
+    pairs, found = _surveyed(draft, console)
     preset = draft.preset or preset_for(pairs)
     if not draft.preset:
-        console.say(f"preset {preset}: suits a corpus of {plural(pairs, 'pair')} (another: --preset NAME)")
+        console.say(f"preset {preset}: suits a corpus of {plural(pairs, files[2])} (another: --preset NAME)")
     if not draft.data.valid:
-        console.warn("no validation data (--valid SOURCE TARGET): quality will not be measured during training")
-    recipe = untied(build(values, preset))
-    if recipe.tokens.ready:
+        console.warn(f"no validation data (--valid {files[1]}): quality will not be measured during training")
+    recipe = untied(build(merge(values, found), preset))
+    if recipe.tokens.ready or (recipe.train.start and recipe.model.kind not in VISION):
         ready_tokenizer(recipe)
     if recipe.model.tie != draft.model.tie:
         console.say("separate vocabularies: the source embedding has a matrix of its own (model.tie: target)")
@@ -92,6 +95,89 @@ def device_of(values: Values) -> str:
     if not draft.train.out or not saved.exists():
         return draft.train.device
     return build(merge(read_record(saved)["recipe"], values)).train.device
+
+
+def started(folder: str) -> Values:
+    """The model settings of the folder that training starts from: what a person did not write is as it is there."""
+    if not Path(folder).is_dir():
+        raise InputError(f"train.start: {folder}: no such folder")
+    recipe = read_json(current(Path(folder)) / "config.json").get("recipe")
+    if not isinstance(recipe, dict) or not isinstance(recipe.get("model"), dict):
+        raise InputError(f"train.start: {folder}: config.json describes no model")
+    return dict(recipe["model"])
+
+
+def _wanted(kind: str) -> tuple[str, str, str]:
+    """What a kind of model learns from: in words, as files, and one of it."""
+    if kind in IMAGES:
+        return "images and what they show", "IMAGES LABELS", "image"
+    if kind in PAIRED:
+        return "parallel text", "SOURCE TARGET", "pair"
+    return ("text", "FILE", "line") if kind in DECODER_ONLY else ("text, or text with labels", "FILE [LABELS]", "line")
+
+
+def _surveyed(draft: Recipe, console: Console) -> tuple[int, Values]:
+    """How much there is to learn from, said aloud, and the settings that only the data can tell: classes, size of images."""
+    corpora = [*draft.data.train, *draft.data.valid]
+    if draft.model.kind in IMAGES:
+        return _surveyed_images(draft, corpora, console)
+    findings = examine(corpora, draft.data)
+    for finding in findings:
+        console.say(finding.summary())
+    count = sum(finding.kept for finding in findings[: len(draft.data.train)])
+    if draft.model.kind not in ENCODER_ONLY or corpora[0].alone:
+        return count, {}
+    silent = Findings("")
+    labels = [[pair.target for pair in read_pairs(files, draft.data, silent)] for files in corpora]
+    return count, {"data": {"classes": _classes(draft, labels, corpora)}}
+
+
+def _surveyed_images(draft: Recipe, corpora: Sequence[CorpusFiles], console: Console) -> tuple[int, Values]:
+    read = [read_labelled(files.source, files.target, draft.data.classes) for files in corpora]
+    model, faults = draft.model, []
+    channels, height, width = read[0][0].shape[1:]
+    for files, (images, _) in zip(corpora, read, strict=True):
+        console.say(f"{name_of(files)}: {plural(len(images), 'image')} of {images.shape[2]} × {images.shape[3]} pixels")
+        if images.shape[1:] != (channels, model.image_height or height, model.image_width or width):
+            wanted = f"{model.image_height or height} × {model.image_width or width} × {channels}"
+            faults.append(f"{files.source}: images of {images.shape[2]} × {images.shape[3]} × {images.shape[1]}, not {wanted}")
+    classes: list[str] = []
+    try:
+        classes = draft.data.classes if model.kind in DRAWING else _classes(draft, [names for _, names in read], corpora)
+    except InputError as error:
+        faults.append(str(error))
+    for side, size in (("height", height), ("width", width)):
+        if size % model.patch:
+            faults.append(f"model.patch: patches of {model.patch} × {model.patch} do not divide a {side} of {size} pixels")
+    if faults:
+        raise InputError(listed("the data has", faults))
+    size = {"image_height": height, "image_width": width, "channels": channels}
+    return sum(len(images) for images, _ in read[: len(draft.data.train)]), {"model": size, "data": {"classes": classes}}
+
+
+def _classes(draft: Recipe, labels: Sequence[Sequence[str]], corpora: Sequence[CorpusFiles]) -> list[str]:
+    """The classes by name: as listed, if labels and list agree, else as the training labels have them."""
+    trained = {name for names in labels[: len(draft.data.train)] for name in names}
+    classes = draft.data.classes or sorted(trained)
+    faults = []
+    for files, names in zip(corpora, labels, strict=True):
+        unknown = sorted(set(names) - set(classes))
+        if unknown:
+            known = "data.classes" if draft.data.classes else "the training labels"
+            faults.append(f"{files.target or files.source}: {_some(unknown)} not in {known}")
+    unused = sorted(set(classes) - trained)
+    if unused:
+        faults.append(f"data.classes: no training label is {_some(unused)}")
+    if len(classes) < 2:
+        faults.append(f"{name_of(corpora[0])}: one class ({_some(classes)}) leaves nothing to learn")
+    if faults:
+        raise InputError(listed("classes and labels have", faults))
+    return classes
+
+
+def _some(names: Sequence[str]) -> str:
+    quoted = ", ".join(repr(name) for name in names[:5])
+    return quoted if len(names) <= 5 else f"{quoted} and {len(names) - 5:,} more"
 
 
 def untied(recipe: Recipe) -> Recipe:
@@ -157,19 +243,32 @@ def prepare_tokenizer(recipe: Recipe, folder: Path, console: Console) -> Tokeniz
     home = folder / "subwords"
     if home.is_dir():
         return Tokenizer.load(home)
-    if recipe.tokens.ready:
+    if recipe.tokens.ready or recipe.train.start:
         return _kept(ready_tokenizer(recipe), folder)
 
-    def read() -> Iterator[tuple[str, str]]:
+    def read() -> Iterator[tuple[str, ...]]:
         for files in recipe.data.train:
-            yield from ((pair.source, pair.target) for pair in read_pairs(files, recipe.data, Findings(name_of(files))))
+            yield from training_texts(recipe, files)
 
     pairs = read_record(folder / "recipe.json")["pairs"]
     tokenizer = Tokenizer.learn(read, recipe.tokens, pairs, recipe.train.seed)
-    kind = "joint" if tokenizer.joint else "source and target"
+    both = "joint" if tokenizer.joint else "source and target"
+    kind = both if recipe.model.kind in PAIRED else "different"
     sizes = f"{len(tokenizer.source):,}" + ("" if tokenizer.joint else f" and {len(tokenizer.target):,}")
     console.say(f"learned {sizes} {kind} {recipe.tokens.kind} subwords")
     return _kept(tokenizer, folder)
+
+
+def training_texts(recipe: Recipe, files: CorpusFiles) -> Iterator[tuple[str, ...]]:
+    """What subwords are learned from: both sides of pairs; of texts with labels, the texts; of images, what is said of them."""
+    if recipe.model.kind in IMAGES:
+        yield from ((name,) for name in read_labelled(files.source, files.target, recipe.data.classes)[1])
+    elif files.alone:
+        yield from ((text,) for text in read_texts(files, recipe.data, Findings(name_of(files))))
+    else:
+        sides = 2 if recipe.model.kind in PAIRED else 1
+        pairs = read_pairs(files, recipe.data, Findings(name_of(files)))
+        yield from ((pair.source, pair.target)[:sides] for pair in pairs)
 
 
 def _kept(tokenizer: Tokenizer, folder: Path) -> Tokenizer:
@@ -182,13 +281,14 @@ def _kept(tokenizer: Tokenizer, folder: Path) -> Tokenizer:
 
 def ready_tokenizer(recipe: Recipe) -> Tokenizer:
     """The subwords that a recipe names instead of having them learned."""
-    home = Path(recipe.tokens.ready)
+    name = "tokens.ready" if recipe.tokens.ready else "train.start"
+    home = Path(recipe.tokens.ready or recipe.train.start)
     if not home.is_dir():
-        raise InputError(f"tokens.ready: {home}: no such folder")
-    tokenizer = Tokenizer.load(home)
+        raise InputError(f"{name}: {home}: no such folder")
+    tokenizer = Tokenizer.load(current(home))
     if tokenizer.joint != recipe.tokens.joint:
         there, joint = ("one vocabulary", "true") if tokenizer.joint else ("separate vocabularies", "false")
-        raise InputError(f"tokens.ready: {home} holds {there} for the two sides; set tokens.joint to {joint}")
+        raise InputError(f"{name}: {home} holds {there} for the two sides; set tokens.joint to {joint}")
     return tokenizer
 
 

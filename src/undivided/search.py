@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -43,6 +44,13 @@ def length_penalty(length: int | Tensor, alpha: float) -> float | Tensor:
     return ((5 + length) / 6) ** alpha
 
 
+class Writer(Protocol):
+    """All that decoding asks of a model, whatever it reads from."""
+
+    def step(self, state: Any, tokens: Tensor) -> Tensor:
+        """One more token for each sentence and beam, `B W` → the next token's logits `B W V`; updates the state."""
+
+
 def search(
     model: Seq2Seq,
     sources: Sequence[Sequence[int]],
@@ -62,6 +70,17 @@ def search(
             state, limits, forced = _begun(model, sources, config, device, prefixes)
             return _sample(model, state, limits, forced, config, keys if keys is not None else range(len(sources)))
         return begin_beam_search(model, sources, config, device, prefixes, watcher).run()
+
+
+def continued(
+    model: Writer, state: DecoderState, prompts: Sequence[Sequence[int]], config: SearchConfig, limits: Tensor
+) -> list[list[Hypothesis]]:
+    """The n best continuations of each prompt, which they begin with, from a state that has seen nothing yet."""
+    with torch.inference_mode():
+        forced = _forced(prompts, limits)
+        if config.sample:
+            return _sample(model, state, limits, forced, config, range(len(prompts)))
+        return BeamSearch(model, state, limits, forced, config).run()
 
 
 def begin_beam_search(
@@ -102,7 +121,7 @@ def _forced(prefixes: Sequence[Sequence[int]] | None, limits: Tensor) -> Tensor:
     return forced.to(limits.device)
 
 
-def next_log_probabilities(model: Seq2Seq, state: DecoderState, tokens: Tensor, forced: Tensor, place: int) -> Tensor:
+def next_log_probabilities(model: Writer, state: DecoderState, tokens: Tensor, forced: Tensor, place: int) -> Tensor:
     """`B W V`: of each next token; −∞ for what is never written, and for all but a forced token."""
     scores = model.step(state, tokens).float().log_softmax(dim=-1)
     scores[..., [PAD, UNK, BOS]] = -math.inf
@@ -118,7 +137,7 @@ class BeamSearch:
 
     def __init__(
         self,
-        model: Seq2Seq,
+        model: Writer,
         state: DecoderState,
         limits: Tensor,
         forced: Tensor,
@@ -205,14 +224,14 @@ class BeamSearch:
 
 
 def _sample(
-    model: Seq2Seq, state: DecoderState, limits: Tensor, forced: Tensor, config: SearchConfig, keys: Sequence[int]
+    model: Writer, state: DecoderState, limits: Tensor, forced: Tensor, config: SearchConfig, keys: Sequence[int]
 ) -> list[list[Hypothesis]]:
     """`n_best` independent draws for each source, a function of (seed, key) alone."""
     batch, draws = len(limits), config.n_best
     parents = torch.zeros(batch, draws, dtype=torch.long, device=limits.device)
     state = state.select(torch.arange(batch, device=limits.device), parents)
     longest = int(limits.max())
-    chance = torch.stack([_uniform(longest, config.seed, key, each) for key in keys for each in range(draws)])
+    chance = torch.stack([uniform(longest, config.seed, key, each) for key in keys for each in range(draws)])
     chance = chance.view(batch, draws, longest).to(limits.device)
     tokens = torch.full((batch, draws, 1), BOS, device=limits.device)
     total = torch.zeros(batch, draws, device=limits.device)
@@ -239,7 +258,8 @@ def _drawn(row: list[int], log_probability: float, config: SearchConfig) -> Hypo
     return Hypothesis(ids[:-1] if finished else ids, log_probability, score, finished)
 
 
-def _uniform(count: int, *key: int) -> Tensor:
+def uniform(count: int, *key: int) -> Tensor:
+    """Numbers from 0 to 1, a function of the key alone."""
     bits = random_bits(count, *key)
     return torch.from_numpy((bits >> 11).astype("float64") * 2.0**-53)
 

@@ -151,7 +151,9 @@ def coerce(value: Any, kind: Any) -> Any:
 def _listed_values(value: Any, kind: type) -> list[Any]:
     """Several values; of configs each may be `key: value` lines or a list in the order of the fields."""
     if not dataclasses.is_dataclass(kind):
-        return [coerce(each, kind) for each in (value if isinstance(value, list) else [value])]
+        # A flag that may be repeated gives lists in a list.
+        rows = [each if isinstance(each, list) else [each] for each in (value if isinstance(value, list) else [value])]
+        return [coerce(each, kind) for row in rows for each in row]
     if isinstance(value, Mapping) or (isinstance(value, list) and value and all(isinstance(v, str) for v in value)):
         value = [value]
     if not isinstance(value, list):
@@ -284,7 +286,8 @@ def add_settings(verb: argparse.ArgumentParser, config_class: type, prefix: str 
         text = item.metadata["help"].replace("%", "%%") + kinds + shown
         common: dict[str, Any] = {"dest": name, "default": argparse.SUPPRESS, "help": text}
         if typing.get_origin(kind) is list:
-            group.add_argument(*names, nargs="+", action="append", metavar="FILE", **common)
+            metavar = "FILE" if dataclasses.is_dataclass(typing.get_args(kind)[0]) else "TEXT"
+            group.add_argument(*names, nargs="+", action="append", metavar=metavar, **common)
         elif kind is bool:
             group.add_argument(*names, nargs="?", const=True, metavar="true|false", **common)
         elif typing.get_origin(kind) is typing.Literal:

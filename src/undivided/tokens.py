@@ -291,8 +291,8 @@ class Tokenizer:
         return cls(*map(Subwords.load, parts))
 
     @classmethod
-    def learn(cls, read: Callable[[], Iterable[tuple[str, str]]], config: TokensConfig, count: int, seed: int) -> Tokenizer:
-        """Learn subwords from the pairs of text that `read` gives; `count` is how many there are."""
+    def learn(cls, read: Callable[[], Iterable[tuple[str, ...]]], config: TokensConfig, count: int, seed: int) -> Tokenizer:
+        """Learn subwords from the texts, or pairs of them, that `read` gives; `count` is how many there are."""
         size = config.vocab_size or vocab_size_for(count)
         if size < SMALLEST_VOCABULARY:
             raise InputError(f"tokens.vocab_size: {size} is less than {SMALLEST_VOCABULARY}, the special ids and the bytes")

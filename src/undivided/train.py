@@ -18,6 +18,7 @@ from torch import nn
 from undivided import __version__, checkpoint
 from undivided.artifact import fill
 from undivided.batches import Place
+from undivided.card import usage
 from undivided.config import Recipe
 from undivided.console import Console, UndividedError, duration, plural
 from undivided.device import one_thread, use_threads
@@ -320,7 +321,7 @@ class Trainer(Run):
             self._export(measured, kind)
         else:
             self.console.say(f"kept the checkpoint with validation {measured.quality.name} {self.state.best:.2f}, which is better")
-        self.console.say(f"the model is in {self.out}; translate with: undivided translate {self.out} < FILE")
+        self.console.say(f"the model is in {self.out}; use it with: {usage(self.recipe, str(self.out))}")
 
     def _export(self, measured: Measured | None, kind: str) -> None:
         """Write the model folder with what was measured."""

@@ -26,7 +26,8 @@ def fault(values):
         ({"model": {"norm": "poste"}}, "did you mean 'post'?"),
         (
             {"model": {"kind": "recurent"}},
-            "is none of transformer, recurrent, convolutional; did you mean 'recurrent'?",
+            "is none of transformer, recurrent, convolutional, decoder_only, encoder_only, vision, drawing; "
+            "did you mean 'recurrent'?",
         ),
         ({"model": {"kind": "recurrent", "cell": "ltsm"}}, "model.cell: 'ltsm' is none of rnn, lstm, gru; did you mean 'lstm'?"),
         ({"model": {"kind": "recurrent", "attention": "aditive"}}, "did you mean 'additive'?"),
@@ -87,10 +88,13 @@ def test_settings_that_do_not_fit_each_other():
         ({"kind": "recurrent", "attention": "none", "input_feeding": True}, "model.input_feeding: there is nothing to feed"),
         ({"kind": "recurrent", "d_hidden": 33}, "model.d_hidden: 33 is odd"),
         ({"kind": "recurrent", "d_model": 33}, "model.d_model: 33 is odd"),
-        ({"kind": "recurrent", "n_heads": 2}, "model.n_heads: a setting of transformer models; model.kind is recurrent"),
+        (
+            {"kind": "recurrent", "n_heads": 2},
+            "model.n_heads: a setting of transformer, decoder_only, encoder_only, vision and drawing models; model.kind is rec",
+        ),
         (
             {"kind": "recurrent", "positions": "learned"},
-            "of transformer and convolutional models; model.kind is recurrent",
+            "vision, drawing and convolutional models; model.kind is recurrent",
         ),
         ({"kind": "convolutional", "cell": "gru"}, "model.cell: a setting of recurrent models; model.kind is convolutional"),
         ({"kind": "convolutional", "d_model": 33}, "model.d_model: 33 is odd"),
@@ -127,7 +131,7 @@ def test_a_preset_gives_a_model_only_the_settings_it_has(preset, kind):
     assert recipe.model.d_model == build({}, preset).model.d_model
     assert build(as_values(recipe)) == recipe
     message = fault({"preset": preset, "model": {"kind": kind, "n_heads": 2}})
-    assert "model.n_heads: a setting of transformer models" in message
+    assert "model.n_heads: a setting of transformer, decoder_only, encoder_only, vision and drawing models" in message
 
 
 @pytest.mark.parametrize(

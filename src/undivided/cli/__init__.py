@@ -12,6 +12,7 @@ from typing import NoReturn
 from undivided import __version__
 from undivided.cli.learning import add_average, add_demo, add_distill, add_plan, add_train
 from undivided.cli.looking import add_look
+from undivided.cli.relatives import add_classify, add_generate
 from undivided.cli.translating import add_score, add_translate
 from undivided.console import InputError, UndividedError, told, visible
 from undivided.paper.verb import add_paper
@@ -49,6 +50,9 @@ def parser() -> Parser:
     top = Parser(prog="undivided", description="Teach a Transformer a language pair from your own text, and translate with it.")
     top.add_argument("--version", action="version", version=f"undivided {__version__}")
     verbs = top.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
-    for add in (add_train, add_translate, add_score, add_look, add_plan, add_distill, add_average, add_paper, add_demo):
+    for add in (
+        add_train, add_translate, add_score, add_look, add_generate, add_classify, add_plan, add_distill, add_average, add_paper,
+        add_demo,
+    ):  # fmt: skip
         add(verbs)
     return top

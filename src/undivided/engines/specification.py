@@ -20,7 +20,9 @@ def make_spec(artifact: Artifact) -> Any:
     from ctranslate2.specs.common_spec import Activation
 
     model, config = _transformer(artifact), artifact.recipe.model
-    activation = {"relu": Activation.RELU, "gelu": Activation.GELU}.get(config.activation, Activation.SWISH)
+    activation = {"relu": Activation.RELU, "gelu": Activation.GELU, "gelu_tanh": Activation.GELUTanh}.get(
+        config.activation, Activation.SWISH
+    )
     spec = TransformerSpec.from_config(
         (config.encoder_layers, config.decoder_layers),
         config.n_heads,

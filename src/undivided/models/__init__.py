@@ -1,18 +1,40 @@
-"""The models, all behind one contract."""
+"""The models: sequence-to-sequence, all behind one contract, and the relatives made from the same layers."""
 
 from __future__ import annotations
+
+from typing import TypeAlias
 
 from undivided.config import ModelConfig
 from undivided.models.contract import DecoderState, Memory, Seq2Seq
 from undivided.models.convolutional import Convolutional
+from undivided.models.decoder_only import DecoderOnly
+from undivided.models.drawing import Drawing
+from undivided.models.encoder_only import EncoderOnly
 from undivided.models.recurrent import Recurrent
 from undivided.models.transformer import Transformer
+from undivided.models.vision import Vision
 
-__all__ = ["Convolutional", "DecoderState", "Memory", "Recurrent", "Seq2Seq", "Transformer", "make_model"]
+__all__ = [
+    "Convolutional",
+    "DecoderOnly",
+    "DecoderState",
+    "Drawing",
+    "EncoderOnly",
+    "Memory",
+    "Recurrent",
+    "Relative",
+    "Seq2Seq",
+    "Transformer",
+    "Vision",
+    "make_model",
+    "make_relative",
+]
+
+Relative: TypeAlias = DecoderOnly | EncoderOnly | Vision | Drawing
 
 
 def make_model(config: ModelConfig, src_vocab: int, tgt_vocab: int) -> Seq2Seq:
-    """The model that a config describes, with fresh weights."""
+    """The sequence-to-sequence model that a config describes, with fresh weights."""
     match config.kind:
         case "transformer":
             return Transformer(config, src_vocab, tgt_vocab)
@@ -20,3 +42,20 @@ def make_model(config: ModelConfig, src_vocab: int, tgt_vocab: int) -> Seq2Seq:
             return Recurrent(config, src_vocab, tgt_vocab)
         case "convolutional":
             return Convolutional(config, src_vocab, tgt_vocab)
+        case _:
+            raise ValueError(f"{config.kind} models do not go from sequence to sequence")
+
+
+def make_relative(config: ModelConfig, vocabulary: int, classes: int) -> Relative:
+    """The relative that a config describes, with fresh weights; a vocabulary or classes of 0 where it has none."""
+    match config.kind:
+        case "decoder_only":
+            return DecoderOnly(config, vocabulary)
+        case "encoder_only":
+            return EncoderOnly(config, vocabulary, classes)
+        case "vision":
+            return Vision(config, classes)
+        case "drawing":
+            return Drawing(config, vocabulary)
+        case _:
+            raise ValueError(f"{config.kind} models go from sequence to sequence")

@@ -28,6 +28,11 @@ class EncoderLayer(nn.Module):
         x = self.residuals[0](x, lambda x: self.self_attention(x, mask))
         return self.residuals[1](x, self.feed_forward)
 
+    def step(self, x: Tensor, past: Cache) -> Tensor:
+        """One position `B W D` behind those of the cache, for stacks that write instead of read."""
+        x = self.residuals[0](x, lambda x: self.self_attention.step(x, past))
+        return self.residuals[1](x, self.feed_forward)
+
 
 class DecoderLayer(nn.Module):
     """Masked self-attention, attention to the encoder's output, feed-forward. [paper 3.1]"""
@@ -69,6 +74,17 @@ class TransformerState:
         return TransformerState(self.length, past, memory, None if self.mask is None else self.mask[sentences])
 
 
+def initialise_projections(model: nn.Module) -> None:
+    """Glorot-uniform, W^Q, W^K and W^V each by itself; no biases. The paper does not say."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            initialise_linear(module)
+        if isinstance(module, MultiHeadAttention):
+            stacked, widths = (module.qkv, module.widths) if hasattr(module, "qkv") else (module.key_value, module.widths[1:])
+            for part in stacked.weight.split(widths):
+                nn.init.xavier_uniform_(part)
+
+
 class Transformer(Seq2Seq):
     """Encoder and decoder stacks with tied embeddings. [paper Figure 1, 3.1, 3.4]"""
 
@@ -83,14 +99,7 @@ class Transformer(Seq2Seq):
 
     def initialise(self) -> None:
         """Glorot-uniform projections, embeddings of variance 1/d_model, zero biases."""
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                initialise_linear(module)
-            if isinstance(module, MultiHeadAttention):
-                stacked = module.qkv if hasattr(module, "qkv") else module.key_value
-                widths = module.widths if hasattr(module, "qkv") else module.widths[1:]
-                for part in stacked.weight.split(widths):
-                    nn.init.xavier_uniform_(part)
+        initialise_projections(self)
         self.initialise_embeddings()
 
     def _decoder_layers(self) -> Iterable[DecoderLayer]:

@@ -135,9 +135,9 @@ def base_recipe(plan: Plan) -> Recipe:
     return prepare_recipe(merge(plan.values, place), Console(quiet=True)).recipe
 
 
-def measured(model: Path, test: CorpusFiles, digests: dict[str, str], console: Console) -> Result:
+def measured(model: Path, test: CorpusFiles, digests: dict[str, str], console: Console, engine: str = "auto") -> Result:
     """Translate the test pairs and score them, or read what was measured before."""
-    translator = Translator(model)
+    translator = Translator(model, engine=engine)
     key = fingerprint((model / "manifest.json").read_text(), translator.search_config(), sorted(digests.values()))
     path = model.parent / f"{model.name}-{key}.json"
     if not path.exists():

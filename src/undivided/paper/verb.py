@@ -10,17 +10,18 @@ from typing import Any
 
 from undivided.config import CorpusFiles, Recipe, SearchConfig, build
 from undivided.console import Console, InputError
-from undivided.settings import Values, add_settings, fill, given, listed, merge, nested, read_yaml
+from undivided.settings import Values, add_settings, fill, given, leaves, listed, merge, nested, read_yaml
 
 ABOUT = """The tables of "Attention Is All You Need", reproduced on this machine and on any corpus:
-table1 complexity of layers, table2 cost of training and WMT 2014, table3 variations of a recipe, table4 parsing."""
+table1 complexity of layers, table2 cost of training and WMT 2014, table3 variations of a recipe, table4 parsing,
+race the Transformer beside what came before it."""
 
 
 def add_paper(verbs: Any) -> None:
     """`undivided paper`."""
     verb = verbs.add_parser("paper", help="the paper's tables, reproduced; parsing", description=ABOUT)
     tables = verb.add_subparsers(metavar="TABLE", required=True, parser_class=type(verb))
-    for add in (add_table1, add_table2, add_table3, add_table4, add_parse):
+    for add in (add_table1, add_table2, add_table3, add_table4, add_race, add_parse):
         add(tables)
 
 
@@ -168,6 +169,64 @@ def run_table3(options: argparse.Namespace) -> None:
     table = table3(plan, console)
     path = Path(options.report) if options.report else out / "report.md"
     print(write_report(plan, table, path, options.arguments))
+    console.say(f"the report is in {path}")
+
+
+def add_race(tables: Any) -> None:
+    """`undivided paper race`."""
+    table = tables.add_parser(
+        "race",
+        help="RNN, LSTM, GRU, convolutional and Transformer with equal parameters, data and budget",
+        description="Train what came before the Transformer beside it: the same text, subwords, batches, parameters and budget "
+        "(--minutes or --max-steps, of each). Reports BLEU, also by sentence length, speed, and how far gradients reach. "
+        "Run again after a stop, it goes on; finished trainings are kept.",
+    )
+    table.add_argument(
+        "recipes",
+        nargs="+",
+        metavar="RECIPE",
+        help="a YAML file for the Transformer, and where you have them others for recurrent and convolutional models",
+    )
+    table.add_argument("--models", default="all", metavar="NAME,…", help="who runs, such as lstm-attention (default: all)")
+    table.add_argument("--seeds", type=int, default=1, metavar="N", help="trainings of each (default: 1)")
+    table.add_argument("--test", nargs="+", metavar="FILE", help="SOURCE TARGET to measure on (default: the first --valid)")
+    table.add_argument("--out", default="models/race", metavar="DIR", help="where the trainings go (default: models/race)")
+    add_common(table, "OUT/report.md")
+    budget = ("minutes", "max_steps", "threads", "device")
+    others = [name for name, _, _ in leaves(Recipe) if name.partition(".")[0] == "train" and name.partition(".")[2] not in budget]
+    add_settings(table, Recipe, without=[*others, *(name for name, _, _ in leaves(Recipe) if name.startswith("model."))])
+    table.set_defaults(run=run_race)
+
+
+def run_race(options: argparse.Namespace) -> None:
+    """The race."""
+    from undivided.paper.race import Plan, by_kind, chosen, race, settings_for
+    from undivided.paper.race_report import write_report
+
+    faults: list[str] = []
+    names: list[str] = []
+    recipes: dict[str, Values] = {}
+    try:
+        names = chosen(options.models)
+    except InputError as error:
+        faults.append(str(error))
+    if options.seeds < 1:
+        faults.append(f"--seeds: {options.seeds} is less than 1")
+    try:
+        recipes = by_kind([merge(read_yaml(path), settings_of(options)) for path in options.recipes])
+        base = build(recipes["transformer"])
+        if not (base.data.train and base.data.valid):
+            faults.append("name pairs to learn from and held-out ones: --train SOURCE TARGET --valid SOURCE TARGET")
+    except InputError as error:
+        faults.append(str(error))
+    if faults:
+        raise InputError("\n".join(faults))
+    test = CorpusFiles(*options.test) if options.test else base.data.valid[0]
+    plan = Plan(recipes, names, options.seeds, test, Path(options.out))
+    for name in names:
+        build(settings_for(plan, name))
+    console, path = Console(options.quiet), Path(options.report) if options.report else Path(options.out) / "report.md"
+    print(write_report(plan, race(plan, console), path, options.arguments))
     console.say(f"the report is in {path}")
 
 

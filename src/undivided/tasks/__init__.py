@@ -8,12 +8,36 @@ import torch
 
 from undivided.config import Recipe
 from undivided.console import Console
+from undivided.tasks.classes import ImageClassTask, TextClassTask
 from undivided.tasks.contract import Measured, ShardLoss, Task
+from undivided.tasks.drawing import DrawingTask
+from undivided.tasks.language import LanguageTask
+from undivided.tasks.masked import MaskedTask
+from undivided.tasks.start import start_from
 from undivided.tasks.translation import TranslationTask
 
 __all__ = ["Measured", "ShardLoss", "Task", "make_task"]
 
 
 def make_task(recipe: Recipe, folder: Path, device: torch.device, console: Console) -> Task:
-    """The task of a recipe, with its data ready under `folder` and a fresh model on the device."""
-    return TranslationTask(recipe, folder, device, console)
+    """The task of a recipe, with its data ready under `folder` and a fresh or given model on the device."""
+    task = _kind_of_task(recipe)(recipe, folder, device, console)
+    if recipe.train.start and not any((folder / "checkpoints").glob("step-*")):
+        start_from(task.model, recipe, console)
+    return task
+
+
+def _kind_of_task(
+    recipe: Recipe,
+) -> type[TranslationTask | LanguageTask | MaskedTask | TextClassTask | ImageClassTask | DrawingTask]:
+    match recipe.model.kind:
+        case "decoder_only":
+            return LanguageTask
+        case "encoder_only":
+            return TextClassTask if recipe.data.classes else MaskedTask
+        case "vision":
+            return ImageClassTask
+        case "drawing":
+            return DrawingTask
+        case _:
+            return TranslationTask

@@ -1,0 +1,56 @@
+"""Decoder-only: a language model, the Transformer's decoder without an encoder to read from (Radford et al., 2018, 2019: GPT)."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from undivided.attention import Cache, self_mask
+from undivided.config import ModelConfig
+from undivided.layers import Embedding, Positions
+from undivided.models.stack import Stack, StackState
+from undivided.models.transformer import initialise_projections
+
+
+class DecoderOnly(nn.Module):
+    """Predicts each token from those before it. Its `start` and `step` are those of every model, so the same search writes."""
+
+    output_weight: nn.Parameter  # V D
+
+    def __init__(self, config: ModelConfig, vocabulary: int) -> None:
+        super().__init__()
+        self.config = config
+        weight = nn.Parameter(torch.empty(vocabulary, config.d_model))
+        self.embedding = Embedding(config, weight, Positions(config))
+        self.stack = Stack(config, config.decoder_layers)
+        self.output_weight = weight if config.tie != "none" else nn.Parameter(torch.empty_like(weight))
+        self.initialise()
+
+    def initialise(self) -> None:
+        """Glorot-uniform projections, embeddings of variance 1/d_model, zero biases."""
+        initialise_projections(self)
+        for weight in (self.embedding.weight, self.output_weight):
+            nn.init.normal_(weight, std=self.config.d_model**-0.5)
+        positions = self.embedding.positions
+        if positions is not None and positions.kind == "learned":
+            nn.init.normal_(positions.learned, std=0.02)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Ids `B T`, the first of them `<s>` → states `B T D` of which each has seen its own token and those before it."""
+        mask = self_mask(tokens.shape[1], causal=True, window=self.config.window, device=tokens.device)
+        return self.stack(self.embedding(tokens), mask)
+
+    def start(self, batch: int) -> StackState:
+        """The state before the first step of so many sequences, with one beam for each."""
+        return StackState(0, [Cache() for _ in self.stack.layers])
+
+    def step(self, state: StackState, tokens: Tensor) -> Tensor:
+        """One more token for each sequence and beam, `B W` → the next token's logits `B W V`; updates the state."""
+        x = self.embedding(tokens.reshape(-1, 1), state.length).view(*tokens.shape, -1)
+        state.length += 1
+        return self.logits(self.stack.step(x, state.past))
+
+    def logits(self, states: Tensor) -> Tensor:
+        """States `… D` → logits `… V` by the tied output layer. [paper 3.4]"""
+        return F.linear(states, self.output_weight)

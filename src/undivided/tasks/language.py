@@ -1,0 +1,78 @@
+"""Plain text: each token predicted from those before it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from undivided.batches import Batch, BatchStream, make_batch
+from undivided.config import Recipe
+from undivided.console import Console
+from undivided.loss import smoothed_loss
+from undivided.models import DecoderOnly
+from undivided.prepare import prepare_tokenizer
+from undivided.score import Score
+from undivided.tasks.contract import Measured, ShardLoss
+from undivided.tasks.relative import RelativeTask
+from undivided.tasks.sized import blocks, encoded, sized, texts_of
+from undivided.tokens import BOS, PAD
+
+
+class LanguageTask(RelativeTask[DecoderOnly]):
+    """Lines in their order are one stream, each closed by `</s>`, and rows as long as the context are cut from it."""
+
+    def __init__(self, recipe: Recipe, folder: Path, device: torch.device, console: Console) -> None:
+        super().__init__(recipe, prepare_tokenizer(recipe, folder, console), device)
+        groups = [blocks(files, recipe, self.subwords) for files in recipe.data.train]
+        self.rows = [row for rows in groups for row in rows]
+        self.examples = sized(groups, recipe.data.train)
+        self.stream = BatchStream(self.examples, recipe.batches, recipe.train.seed)
+        self.epoch_tokens = sum(map(len, self.rows))
+        self.valid = [np.concatenate(list(encoded(texts_of(files, recipe), self.subwords))) for files in recipe.data.valid]
+
+    def __str__(self) -> str:
+        return f"{self.epoch_tokens:,} tokens in rows of {self.recipe.data.max_length}"
+
+    def load(self, shard: np.ndarray) -> Batch:
+        """Some rows as ids."""
+        rows = [self.rows[place] for place in self.examples.places(shard)]
+        return make_batch(rows, rows)
+
+    def loss(self, batch: Batch) -> ShardLoss:
+        """Of predicting each token from those before it in its row."""
+        tokens, batch = int((batch.tgt_out != PAD).sum()), batch.to(self.device)
+        states = self.model(batch.tgt_in)
+        smoothing = self.recipe.train.label_smoothing
+        return ShardLoss(*smoothed_loss(states, self.model.output_weight, batch.tgt_out, smoothing), tokens)
+
+    def measure(self) -> Measured | None:
+        """Perplexity of held-out text."""
+        if not self.valid:
+            return None
+        context = self.recipe.data.max_length
+        total = sum(stream_likelihood(self.model, stream, context, self.device) for stream in self.valid)
+        perplexity = math.exp(-total / sum(map(len, self.valid)))
+        return Measured(Score("probability", 100 / perplexity, "100/perplexity|tokens:subwords"), {"perplexity": perplexity})
+
+
+def stream_likelihood(model: DecoderOnly, stream: np.ndarray, context: int, device: torch.device) -> float:
+    """Log-likelihood of a stream of ids, each token predicted once; all but the first have half a context before them."""
+    half, total = max(1, context // 2), 0.0
+    ids = torch.from_numpy(stream.astype(np.int64))
+    with torch.inference_mode():
+        for start in range(0, max(1, len(ids) - half), half):
+            row = ids[start : start + context].to(device)
+            scores = token_scores(model, row)
+            total += float(scores.sum() if start == 0 else scores[context - half :].sum())
+    return total
+
+
+def token_scores(model: DecoderOnly, row: Tensor) -> Tensor:
+    """Log-probability of each token of a row `T` after those before it."""
+    before = torch.cat([row.new_tensor([BOS]), row[:-1]])
+    logits = model.logits(model(before[None])[0]).float()
+    return logits.log_softmax(dim=-1).gather(1, row[:, None])[:, 0]
