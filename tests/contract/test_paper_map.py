@@ -80,6 +80,14 @@ def test_symbol_exists(symbol):
     resolve(symbol)
 
 
+QUESTIONS = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs" / "faq").glob("*.md"))]
+
+
+@pytest.mark.parametrize("symbol", sorted({each for page in QUESTIONS for each in re.findall(r"`(undivided\.[\w.]+)`", page)}))
+def test_symbol_that_answers_a_question_exists(symbol):
+    resolve(symbol)
+
+
 @pytest.mark.parametrize("test", sorted({test for row in ROWS for test in quoted(row[3])}))
 def test_test_exists(test):
     path, _, name = test.partition("::")

@@ -14,14 +14,14 @@ from undivided.settings import Values, add_settings, fill, given, leaves, listed
 
 ABOUT = """The tables of "Attention Is All You Need", reproduced on this machine and on any corpus:
 table1 complexity of layers, table2 cost of training and WMT 2014, table3 variations of a recipe, table4 parsing,
-race the Transformer beside what came before it."""
+race the Transformer beside what came before it. And faq: the questions learners ask, answered by running."""
 
 
 def add_paper(verbs: Any) -> None:
     """`undivided paper`."""
-    verb = verbs.add_parser("paper", help="the paper's tables, reproduced; parsing", description=ABOUT)
+    verb = verbs.add_parser("paper", help="the paper's tables, reproduced; parsing; questions", description=ABOUT)
     tables = verb.add_subparsers(metavar="TABLE", required=True, parser_class=type(verb))
-    for add in (add_table1, add_table2, add_table3, add_table4, add_race, add_parse):
+    for add in (add_table1, add_table2, add_table3, add_table4, add_race, add_parse, add_faq):
         add(tables)
 
 
@@ -317,3 +317,25 @@ def run_parse(options: argparse.Namespace) -> None:
     sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
     for tree in trees:
         print("" if tree is None else written(tree), flush=True)
+
+
+def add_faq(tables: Any) -> None:
+    """`undivided paper faq`."""
+    verb = tables.add_parser(
+        "faq",
+        help="the questions learners ask, answered by running: pages with pictures",
+        description="Compute, draw and write a page for each question, in English and Korean. Needs matplotlib (extra: look).",
+    )
+    verb.add_argument("--out", default="docs/faq", metavar="DIR", help="where the pages go (default: docs/faq)")
+    verb.add_argument("--only", default="", metavar="NAME", help="one question by the name of its page, such as sqrt-dk")
+    verb.add_argument("--quick", action="store_true", help="fewer draws, seeds and steps: a trial, not an answer")
+    verb.add_argument("-q", "--quiet", action="store_true", help="say nothing but warnings and errors on stderr")
+    verb.set_defaults(run=run_faq)
+
+
+def run_faq(options: argparse.Namespace) -> None:
+    """Answer the questions."""
+    from undivided.paper.faq import faq
+
+    for path in faq(Path(options.out), Console(options.quiet), options.only, options.quick):
+        print(path)

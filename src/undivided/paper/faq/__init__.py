@@ -1,0 +1,67 @@
+"""The questions learners ask, answered by running: `undivided paper faq` writes a page and a picture for each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from undivided.console import Console, InputError
+from undivided.look.picture import need_matplotlib
+from undivided.paper.faq.decoding import LENGTHS, PARALLEL, SHIFTED_RIGHT
+from undivided.paper.faq.depth import NON_LINEARITY
+from undivided.paper.faq.distance import GRADIENTS
+from undivided.paper.faq.norms import LAYER_NORM
+from undivided.paper.faq.order import BAG_OF_WORDS, POSITIONS, SUM_OR_CONCATENATE
+from undivided.paper.faq.padding import PADDING
+from undivided.paper.faq.pages import read_answers, write_answers, write_index, write_pages
+from undivided.paper.faq.picture import write_picture
+from undivided.paper.faq.question import Answer, Question
+from undivided.paper.faq.scaling import SQRT_D_MODEL, SQRT_DK
+
+QUESTIONS: tuple[Question[Any], ...] = (
+    SQRT_DK, SHIFTED_RIGHT, PARALLEL, PADDING, LENGTHS, SQRT_D_MODEL,
+    SUM_OR_CONCATENATE, POSITIONS, BAG_OF_WORDS, NON_LINEARITY, LAYER_NORM, GRADIENTS,
+)  # fmt: skip
+"""In the order of the index."""
+
+ANSWERS = "numbers.json"
+"""Beside the pages: every number that they show."""
+
+
+def chosen(only: str) -> list[Question[Any]]:
+    """The question of that name; all if there is none."""
+    found = [question for question in QUESTIONS if only in ("", question.name)]
+    if not found:
+        raise InputError(f"--only: there is no question {only!r}; there are {', '.join(question.name for question in QUESTIONS)}")
+    return found
+
+
+def answered(question: Question[Any], out: Path, quick: bool) -> Answer:
+    """Compute, draw, and write the pages of one question; the threads and the chance of this process are as before afterwards."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            numbers = question.compute(quick)
+    finally:
+        torch.set_num_threads(threads)
+    answer = question.shown(numbers)
+    write_picture(question, numbers, out / f"{question.name}.png")
+    write_pages(out, question.name, answer)
+    return answer
+
+
+def faq(out: Path, console: Console, only: str = "", quick: bool = False) -> list[Path]:
+    """Rebuild pages and pictures in every language; the English pages."""
+    questions = chosen(only)
+    need_matplotlib()
+    out.mkdir(parents=True, exist_ok=True)
+    answers = read_answers(out / ANSWERS)
+    for question in questions:
+        console.say(f"{question.name} …")
+        answers[question.name] = answered(question, out, quick)
+        write_answers(out / ANSWERS, {each.name: answers[each.name] for each in QUESTIONS if each.name in answers})
+    write_index(out, [question.name for question in QUESTIONS])
+    return [out / f"{question.name}.md" for question in questions]

@@ -1,0 +1,53 @@
+"""What a question is: numbers that are computed, how they are shown, and a picture of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Numbers = TypeVar("Numbers")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a page shows of the numbers, in any language: by name in its sentences, and as the rows of its table."""
+
+    fields: dict[str, str]
+    rows: list[list[str]]
+
+
+@dataclass(frozen=True)
+class Question(Generic[Numbers]):
+    """A question of a learner, answered by running."""
+
+    name: str
+    compute: Callable[[bool], Numbers]
+    """Takes whether it should be quick: fewer draws, seeds and steps."""
+    shown: Callable[[Numbers], Answer]
+    draw: Callable[[Numbers, Figure], None]
+    size: tuple[float, float] = (7.2, 2.9)
+    """Of the picture, in inches."""
+    timed: bool = False
+    """Whether some of the numbers are ratios of times, which no seed fixes."""
+
+
+def spread(values: Sequence[float], digits: int = 2) -> str:
+    """The mean of some seeds with the least and the largest: `0.97 (0.95–0.99)`."""
+    low, high = min(values), max(values)
+    return f"{sum(values) / len(values):.{digits}f} ({low:.{digits}f}–{high:.{digits}f})"
+
+
+def tiny(value: float) -> str:
+    """A number that is zero but for rounding is told as such; others with three decimals."""
+    if value == 0:
+        return "0"
+    return "< 0.00001" if value < 1e-5 else f"{value:.3f}"
+
+
+def power(value: float) -> str:
+    """Numbers of very different sizes: `0.52`, or `3e-07`."""
+    return f"{value:.2f}" if 0.01 <= value < 1000 else f"{value:.0e}"

@@ -1,0 +1,135 @@
+"""Are the Korean texts in step with the English ones?
+
+    python tools/translations.py                   check all pairs; say what differs
+    python tools/translations.py --done README.md  after bringing README.ko.md in step: note what English text it translates
+
+A pair has the same headings, code, links, pictures, numbers and first columns of tables. Prose cannot be compared, so the last
+line of a Korean text holds a digest of every section of the English one: English that changes alone is found, and named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+TEXT = ROOT / "src" / "undivided" / "paper" / "faq" / "text"
+MARK = "<!-- English: "
+
+
+def pairs() -> list[tuple[Path, Path]]:
+    """Texts that people write, each English one with its Korean twin, there or not."""
+    english = [ROOT / "README.md", *(path for path in sorted(TEXT.glob("*.md")) if not path.name.endswith(".ko.md"))]
+    return [(path, path.with_suffix(".ko.md")) for path in english]
+
+
+def sections(text: str) -> list[tuple[str, str]]:
+    """(heading, text) of each part; what comes before the first heading has none. Headings in code are none."""
+    found, name, lines, code = [], "", [], False
+    for line in text.splitlines():
+        code ^= line.startswith("```")
+        if not code and line.startswith("#"):
+            found.append((name, "\n".join(lines)))
+            name, lines = line, []
+        lines.append(line)
+    found.append((name, "\n".join(lines)))
+    return [(name, body) for name, body in found if body.strip()]
+
+
+def digests(english: str) -> list[str]:
+    return [hashlib.sha256(" ".join(body.split()).encode()).hexdigest()[:10] for _, body in sections(english)]
+
+
+def noted(korean: str) -> list[str]:
+    """The digests that a Korean text holds."""
+    _, mark, rest = korean.rpartition(MARK)
+    return rest.partition("-->")[0].split() if mark else []
+
+
+def prose(text: str) -> str:
+    """A text without its note, its code and its links' addresses."""
+    text = re.sub(r"```.*?```", "", text.partition(MARK)[0], flags=re.DOTALL)
+    return re.sub(r"\]\([^)]*\)", "]", re.sub(r"`[^`\n]*`", "", text))
+
+
+def first_columns(text: str) -> list[str]:
+    """The first cell of every row of every table but its header, which is prose."""
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    rules = [bool(re.fullmatch(r"\|[-:| ]+\|", line)) for line in rows]
+    other = [rule or below for rule, below in zip(rules, [*rules, False][1:], strict=True)]
+    return [line.split("|")[1].strip() for line, skipped in zip(rows, other, strict=True) if not skipped]
+
+
+def shape(text: str) -> dict[str, list[str]]:
+    """Everything that a text and its translation have in common, each in an order that translation does not change."""
+    body = text.partition(MARK)[0]
+    twin = body.replace(".ko.md", ".md")
+    return {
+        "headings": [name.split(" ")[0] for name, _ in sections(body) if name],
+        "code blocks": re.findall(r"```.*?```", body, flags=re.DOTALL),
+        "code": sorted(re.findall(r"`[^`\n]+`", re.sub(r"```.*?```", "", body, flags=re.DOTALL))),
+        "links": sorted(re.findall(r"\]\(([^)]*)\)", twin)),
+        "first columns of tables": first_columns(twin),
+        "widths of tables": [str(line.count("|")) for line in body.splitlines() if line.startswith("|")],
+        "numbers": sorted(re.findall(r"\d+(?:[.,]\d+)*", prose(body))),
+        "fields": sorted(re.findall(r"\{\w+\}", body)),
+    }
+
+
+def differences(english: str, korean: str) -> Iterator[str]:
+    """What one text has and the other has not."""
+    for (what, ours), theirs in zip(shape(english).items(), shape(korean).values(), strict=True):
+        if ours != theirs:
+            more, fewer = Counter(ours) - Counter(theirs), Counter(theirs) - Counter(ours)
+            told = [f"only {side}: {', '.join(sorted(each))}" for side, each in (("English", more), ("Korean", fewer)) if each]
+            yield f"{what} differ; {'; '.join(told) or 'they have another order'}"
+
+
+def stale(english: str, korean: str) -> Iterator[str]:
+    """Sections of the English text that are not those which the Korean text says it translates."""
+    names = [name or "the beginning" for name, _ in sections(english)]
+    for name, now, then in zip_longest(names, digests(english), noted(korean)):
+        if now != then:
+            yield f"the English section {name!r} has changed" if name else "an English section is gone"
+
+
+def todo(english: Path) -> str:
+    return f"bring the Korean text in step, then run python tools/translations.py --done {english.relative_to(ROOT)}"
+
+
+def faults(english: Path, korean: Path) -> list[str]:
+    """All that is out of step in a pair."""
+    if not korean.exists():
+        return [f"{korean.name} is missing: {todo(english)}"]
+    texts = english.read_text(encoding="utf-8"), korean.read_text(encoding="utf-8")
+    return [f"{korean.name}: {fault}: {todo(english)}" for fault in (*differences(*texts), *stale(*texts))]
+
+
+def note(english: Path, korean: Path) -> None:
+    """Write the digests of the English text at the end of the Korean one."""
+    body = korean.read_text(encoding="utf-8").partition(MARK)[0].rstrip("\n")
+    korean.write_text(f"{body}\n\n{MARK}{' '.join(digests(english.read_text(encoding='utf-8')))} -->\n", encoding="utf-8")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--done", nargs="+", default=[], metavar="FILE", help="English texts whose Korean twins are in step")
+    done = [Path(name).resolve() for name in parser.parse_args().done]
+    if unknown := set(done) - {english for english, _ in pairs()}:
+        parser.error(f"not an English text with a Korean twin: {', '.join(sorted(map(str, unknown)))}")
+    for english, korean in pairs():
+        if english in done and korean.exists():
+            note(english, korean)
+    found = [fault for pair in pairs() for fault in faults(*pair)]
+    print("\n".join(found) or f"{len(pairs())} pairs are in step")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
