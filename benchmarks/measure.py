@@ -71,6 +71,10 @@ PEERS = {
 }
 
 
+PRE_NORM_ONLY = {"opennmt"}
+"""Peers that cannot take our post-norm weights; they have the same sizes and weights of their own."""
+
+
 class CannotRun(Exception):
     """Why a peer takes no part."""
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import measure
-from measure import CORES, OURS, ROOT, Piece, Series, Worker, table
+from measure import CORES, OURS, PRE_NORM_ONLY, ROOT, Piece, Series, Worker, table
 
 from undivided.batches import Place
 from undivided.console import Console
@@ -116,7 +116,7 @@ def section(
     ours = series[OURS]
     rows = []
     for name, each in sorted(series.items(), key=lambda item: -item[1].rate):
-        same = abs(likelihoods[name] - likelihoods[OURS]) <= SAME_MODEL
+        same = name not in PRE_NORM_ONLY and abs(likelihoods[name] - likelihoods[OURS]) <= SAME_MODEL
         ratios = [one / other for one, other in zip(ours.shares, each.shares, strict=True)]
         rows.append(
             (
@@ -126,7 +126,7 @@ def section(
                 f"{each.share:.1%}",
                 f"{min(each.shares):.1%}–{max(each.shares):.1%}",
                 f"{memory[name]:,.0f} MB",
-                f"{likelihoods[name]:.4f}" + ("" if same else " (not the same model)"),
+                f"{likelihoods[name]:.4f}" + ("" if same else " (other weights)"),
             )
         )
     products = [each for one in series.values() for each in one.more["product"]]

@@ -23,7 +23,7 @@ from typing import Any
 
 import measure
 import torch
-from measure import CORES, OURS, ROOT, Piece, Series, table
+from measure import CORES, OURS, PRE_NORM_ONLY, ROOT, Piece, Series, table
 
 from undivided import artifact
 from undivided.artifact import Artifact
@@ -39,7 +39,6 @@ PEERS = ["huggingface", "fairseq", "joeynmt", "opennmt", "ctranslate2"]
 REFERENCE = "undivided, torch engine"
 AUTO = "undivided, auto engine, raw text"
 FAST = "undivided, auto engine, preset fast"
-PRE_NORM_ONLY = {"opennmt"}
 QUIET = Console(quiet=True, stream=io.StringIO())
 
 

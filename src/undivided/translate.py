@@ -155,27 +155,31 @@ class Translator:
         return results
 
     def _run(self, jobs: Sequence[_Job], config: SearchConfig, counted: Counted) -> list[Translation]:
+        """Translate jobs; a text is written down as soon as it is found, while an engine with threads of its own goes on."""
         tokenizer = self.artifact.tokenizer
-        texts = [self._pieces(job.text) for job in jobs]
-        flat = [(job, piece) for job, pieces in zip(jobs, texts, strict=True) for piece, _ in pieces]
-        sources = tokenizer.source.encode([piece for _, piece in flat])
-        prefixes = [ids[:-1] for ids in tokenizer.target.encode([job.prefix for job, _ in flat])]
-        found: list[list[Hypothesis]] = [[] for _ in flat]
-        for place, hypotheses in self.engine.search(sources, config, prefixes, [job.key for job, _ in flat]):
-            found[place] = hypotheses
+        encoded = tokenizer.source.encode([job.text for job in jobs])
+        texts = [self._pieces(job.text, len(ids)) for job, ids in zip(jobs, encoded, strict=True)]
+        owners, sources = [], []
+        for number, (pieces, ids) in enumerate(zip(texts, encoded, strict=True)):
+            owners += [number] * len(pieces)
+            sources += [ids] if len(pieces) == 1 else tokenizer.source.encode([piece for piece, _ in pieces])
+        prefixes = [ids[:-1] for ids in tokenizer.target.encode([jobs[number].prefix for number in owners])]
+        found: list[dict[int, list[Hypothesis]]] = [{} for _ in jobs]
+        results: dict[int, Translation] = {}
+        for place, hypotheses in self.engine.search(sources, config, prefixes, [jobs[number].key for number in owners]):
+            number = owners[place]
+            found[number][place] = hypotheses
+            if len(found[number]) == len(texts[number]):
+                parts = [part for _, part in sorted(found[number].items())]
+                results[number] = self._result(jobs[number].text, texts[number], parts)
             counted(1)
-        results = []
-        taken = iter(found)
-        for job, pieces in zip(jobs, texts, strict=True):
-            results.append(self._result(job.text, pieces, [next(taken) for _ in pieces]))
-        return results
+        return [results[number] for number in range(len(jobs))]
 
-    def _pieces(self, text: str) -> list[tuple[str, str]]:
+    def _pieces(self, text: str, tokens: int) -> list[tuple[str, str]]:
         """A text as (piece, the space after it); more than one where it has more tokens than training ever saw."""
-        count = len(self.artifact.tokenizer.source.encode([text])[0])
-        if count <= self.longest:
+        if tokens <= self.longest:
             return [(text, "")]
-        return split_long(text, max(1, len(text) * (self.longest - 2) // count // 2))
+        return split_long(text, max(1, len(text) * (self.longest - 2) // tokens // 2))
 
     def _result(self, source: str, pieces: list[tuple[str, str]], found: list[list[Hypothesis]]) -> Translation:
         decode = self.artifact.tokenizer.target.decode

@@ -48,7 +48,7 @@ def test_windows_change_nothing(translator, monkeypatch):
 
 @pytest.mark.parametrize("text", [" ".join(LINES * 40), "x" * 3000, "東京は大きい。" * 200, "  " + "a b " * 900, "." * 2000])
 def test_long_text_is_translated_in_pieces_that_fit(translator, text):
-    pieces = translator._pieces(text)
+    pieces = translator._pieces(text, len(translator.artifact.tokenizer.source.encode([text])[0]))
     assert "".join(piece + space for piece, space in pieces) == text
     lengths = [len(row) for row in translator.artifact.tokenizer.source.encode([piece for piece, _ in pieces])]
     assert max(lengths) <= translator.longest
