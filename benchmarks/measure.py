@@ -61,7 +61,7 @@ PEERS = {
     "fairseq": Peer(
         "with_fairseq",
         (
-            "cython cffi regex sacrebleu tqdm bitarray pyyaml antlr4-python3-runtime==4.8",
+            "setuptools==80.9.0 cython cffi regex sacrebleu tqdm bitarray pyyaml antlr4-python3-runtime==4.8",
             "--no-deps omegaconf==2.0.6 hydra-core==1.0.7",
             "--no-deps fairseq==0.12.2",
         ),

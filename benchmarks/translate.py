@@ -196,10 +196,12 @@ def start_up(folder: Path, rounds: int) -> list[str]:
     for _ in range(rounds + 1):
         for name, arguments in commands.items():
             began = time.perf_counter()
-            subprocess.run(
-                [sys.executable, *arguments], input="A dog runs on the beach.\n", text=True, capture_output=True, check=True,
+            done = subprocess.run(
+                [sys.executable, *arguments], input="A dog runs on the beach.\n", text=True, capture_output=True, check=False,
                 env=measure.our_environment(),
             )  # fmt: skip
+            if done.returncode:
+                raise SystemExit(f"{name} failed: {done.stderr}")
             times[name].append(time.perf_counter() - began)
     return table(
         ["from the shell, one sentence", "seconds"], [[name, f"{statistics.median(t[1:]):.2f}"] for name, t in times.items()]
