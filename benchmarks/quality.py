@@ -65,7 +65,10 @@ class Clock:
 
 
 def watched(command: Sequence[str], clock: Clock, limit: float, notice: Callable[[], float | None], log: Path) -> None:
-    """Run a command until it ends or its time is over; note each new BLEU that `notice` finds."""
+    """Run a command until it ends or its time is over; note each new BLEU that `notice` finds.
+
+    It is stopped by SIGTERM: a shell that starts this script in the background has its children ignore SIGINT.
+    """
     with log.open("a") as stream:
         process = subprocess.Popen(command, cwd=ROOT, stdout=stream, stderr=stream, env=measure.our_environment())
         stopped = False
@@ -75,11 +78,11 @@ def watched(command: Sequence[str], clock: Clock, limit: float, notice: Callable
                 while (found := notice()) is not None:
                     clock.points.append((clock.seconds, found))
                 if clock.tick() >= limit and not stopped:
-                    process.send_signal(signal.SIGINT)
+                    process.send_signal(signal.SIGTERM)
                     stopped = True
         finally:
             if process.poll() is None:
-                process.send_signal(signal.SIGINT)
+                process.send_signal(signal.SIGTERM)
                 process.wait()
     if process.returncode and not stopped:
         raise SystemExit(f"{' '.join(command[:4])} … failed; see {log}")
