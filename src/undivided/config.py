@@ -100,6 +100,10 @@ ATTENTIVE = TRANSFORMER + RELATIVES
 IMAGES = VISION + DRAWING
 
 
+MOST_PATCHES = 16_384
+"""Tokens of an image: a model folder may come from a stranger, and memory must bear what it claims."""
+
+
 @dataclass(frozen=True)
 class ModelConfig:
     """The model; the defaults are base. [paper Table 3]"""
@@ -185,6 +189,8 @@ class ModelConfig:
                 faults.append(
                     f"{side}: patches of {self.patch} × {self.patch} (model.patch) do not divide {getattr(self, side)} pixels"
                 )
+        if self.kind in IMAGES and self.places > MOST_PATCHES:
+            faults.append(f"patch: {self.places:,} patches an image are more than {MOST_PATCHES:,}; make them larger")
         return faults
 
     def _recurrent_faults(self) -> list[str]:

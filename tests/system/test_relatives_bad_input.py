@@ -46,6 +46,8 @@ def test_patches_that_do_not_divide_an_image(tmp_path, run):
     said = ["--model.image_height", "9", "--model.image_width", "7", "--model.patch", "2"]
     refused(run(*common, *said), "image_height: patches of 2 × 2 (model.patch) do not divide 9", "image_width: patches of 2 × 2")
     refused(run(*common, "--model.image_height", "4"), "images of 8 × 10 × 1, not 4 × 10 × 1")
+    large = ["--model.image_height", "1024", "--model.image_width", "1024", "--model.patch", "2"]
+    refused(run(*common, *large), "model.patch: 262,144 patches an image are more than 16,384")
 
 
 def test_classes_that_do_not_match_the_labels(tmp_path, run):

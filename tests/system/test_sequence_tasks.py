@@ -69,8 +69,8 @@ def share_right(network, task, shortest, longest, count=300):
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("model", [*RECURRENT, FED, CONVOLUTIONAL], ids=named)
 def test_every_model_with_attention_learns(task, model):
-    # The plain tanh cell is the slowest to get the last letters right.
-    steps = 900 if model.get("cell") == "rnn" else 600
+    # Slowest to get the last letters right are the plain tanh cell, and dot products without a hidden layer.
+    steps = 800 if model.get("cell") == "rnn" or model.get("attention") == "multiplicative" else 500
     assert share_right(taught(task, tuple(model.items()), 6, steps, 0.006), task, 2, 6) >= 0.99
 
 

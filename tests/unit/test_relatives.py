@@ -212,7 +212,7 @@ def test_a_language_model_from_text_to_text(tmp_path, text, run):
     assert [line.split()[0] for line in ran.out.splitlines()] == ["The", "A"]
     sampled = [run("generate", out, "The dog", "--sample", "--n-best", "3", "--seed", seed).out for seed in ("1", "1", "2")]
     assert sampled[0] == sampled[1] != sampled[2]
-    assert len(sampled[0].splitlines()) == 3
+    assert sampled[0].count("\n") == 3
     assert not (out / "README.md").read_text(encoding="utf-8").startswith("# A translator")
     average(out, 1, tmp_path / "averaged")
     assert Generator(tmp_path / "averaged").text(["The"])

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undivided.batches import Batch, BatchStream, make_batch
+from undivided.batches import Batch, BatchStream, padded
 from undivided.config import Recipe
 from undivided.console import Console
 from undivided.loss import smoothed_loss
@@ -19,11 +19,14 @@ from undivided.score import Score
 from undivided.tasks.contract import Measured, ShardLoss
 from undivided.tasks.relative import RelativeTask
 from undivided.tasks.sized import blocks, encoded, sized, texts_of
-from undivided.tokens import BOS, PAD
+from undivided.tokens import BOS, EOS, PAD
 
 
 class LanguageTask(RelativeTask[DecoderOnly]):
-    """Lines in their order are one stream, each closed by `</s>`, and rows as long as the context are cut from it."""
+    """Lines in their order are one stream, each closed by `</s>`, and rows as long as the context are cut from it.
+
+    What the model is told of the end of a line is that another begins: `<s>`. So a prompt behind `<s>` is nothing new to it.
+    """
 
     def __init__(self, recipe: Recipe, folder: Path, device: torch.device, console: Console) -> None:
         super().__init__(recipe, prepare_tokenizer(recipe, folder, console), device)
@@ -31,7 +34,7 @@ class LanguageTask(RelativeTask[DecoderOnly]):
         self.rows = [row for rows in groups for row in rows]
         self.examples = sized(groups, recipe.data.train)
         self.stream = BatchStream(self.examples, recipe.batches, recipe.train.seed)
-        self.epoch_tokens = sum(map(len, self.rows))
+        self.epoch_tokens = sum(len(row) - 1 for row in self.rows)
         self.valid = [np.concatenate(list(encoded(texts_of(files, recipe), self.subwords))) for files in recipe.data.valid]
 
     def __str__(self) -> str:
@@ -40,7 +43,8 @@ class LanguageTask(RelativeTask[DecoderOnly]):
     def load(self, shard: np.ndarray) -> Batch:
         """Some rows as ids."""
         rows = [self.rows[place] for place in self.examples.places(shard)]
-        return make_batch(rows, rows)
+        before, after = padded([row[:-1] for row in rows]), padded([row[1:] for row in rows])
+        return Batch(before, begun(before), after)
 
     def loss(self, batch: Batch) -> ShardLoss:
         """Of predicting each token from those before it in its row."""
@@ -59,6 +63,11 @@ class LanguageTask(RelativeTask[DecoderOnly]):
         return Measured(Score("probability", 100 / perplexity, "100/perplexity|tokens:subwords"), {"perplexity": perplexity})
 
 
+def begun(tokens: Tensor) -> Tensor:
+    """Tokens as the model reads them: behind the end of a line another begins."""
+    return torch.where(tokens == EOS, BOS, tokens)
+
+
 def stream_likelihood(model: DecoderOnly, stream: np.ndarray, context: int, device: torch.device) -> float:
     """Log-likelihood of a stream of ids, each token predicted once; all but the first have half a context before them."""
     half, total = max(1, context // 2), 0.0
@@ -66,13 +75,13 @@ def stream_likelihood(model: DecoderOnly, stream: np.ndarray, context: int, devi
     with torch.inference_mode():
         for start in range(0, max(1, len(ids) - half), half):
             row = ids[start : start + context].to(device)
-            scores = token_scores(model, row)
+            scores = token_scores(model, row, int(ids[start - 1]) if start else EOS)
             total += float(scores.sum() if start == 0 else scores[context - half :].sum())
     return total
 
 
-def token_scores(model: DecoderOnly, row: Tensor) -> Tensor:
-    """Log-probability of each token of a row `T` after those before it."""
-    before = torch.cat([row.new_tensor([BOS]), row[:-1]])
-    logits = model.logits(model(before[None])[0]).float()
+def token_scores(model: DecoderOnly, row: Tensor, before: int = EOS) -> Tensor:
+    """Log-probability of each token of a row `T` after those before it, of which the first is `before`."""
+    read = begun(torch.cat([row.new_tensor([before]), row[:-1]]))
+    logits = model.logits(model(read[None])[0]).float()
     return logits.log_softmax(dim=-1).gather(1, row[:, None])[:, 0]

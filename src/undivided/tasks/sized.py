@@ -10,7 +10,7 @@ import numpy as np
 from undivided.config import CorpusFiles, Recipe
 from undivided.console import Console, InputError, plural
 from undivided.corpus import Findings, name_of, read_pairs, read_texts
-from undivided.tokens import Subwords
+from undivided.tokens import EOS, Subwords
 
 Row = np.ndarray
 """Ids of one text."""
@@ -76,9 +76,10 @@ def texts_of(files: CorpusFiles, recipe: Recipe) -> Iterator[str]:
 
 
 def blocks(files: CorpusFiles, recipe: Recipe, subwords: Subwords) -> list[Row]:
-    """The lines of a file as one stream, cut into rows as long as the context."""
-    stream = np.concatenate(list(encoded(texts_of(files, recipe), subwords)))
-    return [stream[at : at + recipe.data.max_length] for at in range(0, len(stream), recipe.data.max_length)]
+    """The lines of a file as one stream, cut into rows as long as the context, each with the token before it in front."""
+    rows = list(encoded(texts_of(files, recipe), subwords))
+    stream, size = np.concatenate([np.array([EOS], dtype=rows[0].dtype), *rows]), recipe.data.max_length
+    return [stream[at : at + size + 1] for at in range(0, len(stream) - 1, size)]
 
 
 def fitting(rows: Iterable[Row], recipe: Recipe, name: str, console: Console) -> list[Row]:
