@@ -106,8 +106,9 @@ def joined(device: str) -> Iterator[Group]:
     except RuntimeError as error:
         if not _is_loss_of_another(error):
             raise
+        how = str(error).splitlines()[0].rpartition(": ")[2]
         raise UndividedError(
-            f"another process of this training has gone ({str(error).splitlines()[0][:120]}). The last checkpoint is whole; "
+            f"another process of this training has gone ({how}). The last checkpoint is whole; "
             "`torchrun --max-restarts N` goes on from it by itself"
         ) from None
     # Only where all went well: to take leave of a process that has gone would take long.
