@@ -230,7 +230,8 @@ def main() -> None:
 
 def describe(runs: dict[str, Measured], options: Any, size: int, equal: bool, flat: bool) -> str:
     verdict = "All outputs are byte-identical, one line for every line." if equal else "THE OUTPUTS DIFFER."
-    verdict += " Memory is flat." if flat else " MEMORY GROWS."
+    if min(each.seconds for each in runs.values()) >= 120:
+        verdict += " Memory is flat." if flat else " MEMORY GROWS."
     without = "" if any(name.startswith("Ray") for name in runs) else " Ray was not installed or not asked for."
     return "\n".join(
         [
