@@ -241,7 +241,7 @@ def vision(run: Run) -> list[str]:
     linear = LogisticRegression(max_iter=5000).fit(train.reshape(len(train), -1) / 255, names)
     found = load_relative(model)
     size = sum(parameter.numel() for parameter in found.model.parameters())
-    network, steps = Convolutions(len(DIGITS), 76), found.recipe.train.max_steps
+    network, steps = Convolutions(len(DIGITS), 70), found.recipe.train.max_steps
     teach(network, train, [DIGITS.index(name) for name in names], steps, found.recipe.data.shift)
     with torch.no_grad():
         places = network.eval()(as_values(test)).argmax(dim=1).tolist()
