@@ -3,7 +3,7 @@
 # make check  lint, format, types
 # make sbom   sbom.json: what is installed with it, as CycloneDX
 # make evalb  build EVALB, which the tests compare bracket scores with
-# make prove-damage, prove-resume, prove-shards, prove-multi30k   long proofs, each with a report under docs/
+# make prove-damage, prove-relatives, prove-resume, prove-shards, prove-multi30k   long proofs, each with a report under docs/
 # make bench-train, bench-translate, bench-scale, bench-quality   speed beside the peers, each with a report under docs/benchmarks/
 # Each makes its own .venv the first time.
 
@@ -13,7 +13,7 @@ MINUTES ?= 10
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test chromium check format sbom evalb prove-multi30k prove-damage prove-resume prove-shards clean \
+.PHONY: demo test chromium check format sbom evalb prove-multi30k prove-damage prove-relatives prove-resume prove-shards clean \
 	bench-train bench-translate bench-scale bench-quality
 
 demo: .venv/installed
@@ -50,6 +50,9 @@ prove-multi30k: .venv/installed-dev
 
 prove-damage: .venv/installed-dev
 	$(BIN)/python benchmarks/damage.py
+
+prove-relatives: .venv/installed-dev
+	$(BIN)/python benchmarks/relatives.py
 
 prove-resume: .venv/installed-dev
 	$(BIN)/python benchmarks/resume.py

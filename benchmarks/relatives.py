@@ -47,6 +47,8 @@ ROOT = Path(__file__).resolve().parent.parent
 CORPORA = Path(os.environ.get("UNDIVIDED_CORPORA", ROOT.parent / "shared" / "corpora"))
 DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 PARTS = {"noun": "noun", "verb": "verb", "adj": "adjective", "adv": "adverb"}
+LONGEST = 150
+"""Characters of a gloss, so that each fits into the context of the recipe."""
 DRAWN = 100
 """Images drawn of each digit."""
 
@@ -135,7 +137,7 @@ def glosses(run: Run) -> dict[str, list[tuple[str, str]]]:
         for line in lines_of(home / f"data.{part}"):
             # What comes after a semicolon is mostly an example; the definition is what tells.
             gloss = line.partition("|")[2].split(";")[0].strip()
-            if line[:2] != "  " and gloss and gloss not in seen:
+            if line[:2] != "  " and 0 < len(gloss) <= LONGEST and gloss not in seen:
                 seen.add(gloss)
                 found.append((gloss, name))
         found = [found[place] for place in chance.permutation(len(found))]
@@ -239,7 +241,7 @@ def vision(run: Run) -> list[str]:
     linear = LogisticRegression(max_iter=5000).fit(train.reshape(len(train), -1) / 255, names)
     found = load_relative(model)
     size = sum(parameter.numel() for parameter in found.model.parameters())
-    network, steps = Convolutions(len(DIGITS), 76), found.recipe.train.max_steps
+    network, steps = Convolutions(len(DIGITS), 70), found.recipe.train.max_steps
     teach(network, train, [DIGITS.index(name) for name in names], steps, found.recipe.data.shift)
     with torch.no_grad():
         places = network.eval()(as_values(test)).argmax(dim=1).tolist()
