@@ -25,11 +25,18 @@ class Crew:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._pool = ThreadPoolExecutor(size, initializer=torch.set_num_threads, initargs=(1,)) if size > 1 else None
+        self._pool = ThreadPoolExecutor(size, initializer=_compute_alone) if size > 1 else None
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
         """The results in the order of the items."""
         return list(self._pool.map(function, items) if self._pool is not None else map(function, items))
+
+
+def _compute_alone() -> None:
+    """From now on, this thread computes alone."""
+    torch.set_num_threads(1)
+    # The first look at this number fixes it for the thread. Left to the first operation, it could be what another thread has set since.
+    torch.get_num_threads()
 
 
 @contextmanager

@@ -112,3 +112,14 @@ def test_seeded_dropout_repeats_and_gives_torch_its_generator_back():
     assert torch.equal(seeded(1), seeded(1))
     assert not torch.equal(seeded(1), seeded(2))
     assert torch.equal(of_torch(), before)
+
+
+def test_workers_of_a_crew_stay_alone_whatever_another_thread_sets():
+    """A worker that had not computed yet took over the number that the main thread set: a run was not the same twice."""
+    before, crew = torch.get_num_threads(), Crew(2)
+    crew.map(lambda _: None, range(2))
+    try:
+        torch.set_num_threads(2)
+        assert set(crew.map(lambda _: torch.get_num_threads(), range(8))) == {1}
+    finally:
+        torch.set_num_threads(before)

@@ -108,9 +108,10 @@ def test_the_lens_reads_every_decoder_layer(artifact):
 @pytest.mark.parametrize("kind", ATTENTIVE)
 def test_saliency_is_the_slope_as_a_word_fades(translator, kind):
     artifact = make(translator, ATTENTIVE[kind])
+    model = artifact.model.double()
     result = look(artifact, LINES[0], "ein Hund")
     left, right = ids_of(result)
-    batch, model = make_batch([left], [right]), artifact.model.double()
+    batch = make_batch([left], [right])
     positions = model.source_embedding.positions
 
     def log_probabilities(side, place, factor):
