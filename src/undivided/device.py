@@ -35,7 +35,7 @@ class Crew:
 def _compute_alone() -> None:
     """From now on, this thread computes alone."""
     torch.set_num_threads(1)
-    # The first look at this number fixes it for the thread. Left to the first operation, it could be what another thread has set since.
+    # The first look fixes the number for this thread. Left to the first operation, it could be what another has set since.
     torch.get_num_threads()
 
 
