@@ -21,6 +21,7 @@ from undivided import __version__, manifest
 from undivided.card import model_card
 from undivided.config import DECODER_ONLY, DRAWING, PAIRED, ModelConfig, Recipe, build
 from undivided.console import InputError
+from undivided.device import choose_device, use_threads
 from undivided.files import fresh, read_json, sync
 from undivided.manifest import INCOMING
 from undivided.models import Relative, Seq2Seq, make_model, make_relative
@@ -185,6 +186,15 @@ def load(folder: str | Path, device: torch.device | None = None) -> Artifact:
         return found
     kind = found.recipe.model.kind
     raise InputError(f"{folder}: a {kind} model; it does not translate. Use it with: undivided {verb_of(kind)}")
+
+
+def open_relative(model: str | Path | RelativeArtifact, device: str, threads: int) -> tuple[RelativeArtifact, torch.device]:
+    """A relative ready for use, from its folder or as given, and where it computes."""
+    if isinstance(model, RelativeArtifact):
+        return model, next(model.model.parameters()).device
+    use_threads(threads)
+    chosen = choose_device(device)
+    return load_relative(model, chosen), chosen
 
 
 def load_relative(folder: str | Path, device: torch.device | None = None) -> RelativeArtifact:

@@ -10,10 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undivided.artifact import RelativeArtifact, load_relative, verb_of
+from undivided.artifact import RelativeArtifact, open_relative, verb_of
 from undivided.batches import padded
 from undivided.console import InputError
-from undivided.device import choose_device, use_threads
 from undivided.models import EncoderOnly, Vision
 from undivided.tokens import BOS, PAD
 
@@ -32,12 +31,7 @@ class Classifier:
     """A model folder of an encoder-only or vision model that knows classes."""
 
     def __init__(self, model: str | Path | RelativeArtifact, device: str = "auto", threads: int = 0) -> None:
-        if isinstance(model, RelativeArtifact):
-            self.artifact, self.device = model, next(model.model.parameters()).device
-        else:
-            use_threads(threads)
-            self.device = choose_device(device)
-            self.artifact = load_relative(model, self.device)
+        self.artifact, self.device = open_relative(model, device, threads)
         kind = self.artifact.recipe.model.kind
         self.classes = self.artifact.recipe.data.classes
         if not self.classes or not isinstance(self.artifact.model, EncoderOnly | Vision):

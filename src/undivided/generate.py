@@ -11,10 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undivided.artifact import RelativeArtifact, load_relative, verb_of
+from undivided.artifact import RelativeArtifact, open_relative, verb_of
 from undivided.config import SearchConfig
 from undivided.console import InputError
-from undivided.device import choose_device, use_threads
 from undivided.models import DecoderOnly, Drawing
 from undivided.search import continued, draw, uniform
 from undivided.settings import check_range
@@ -34,12 +33,7 @@ class Generator:
     """A model folder of a decoder-only or a drawing model."""
 
     def __init__(self, model: str | Path | RelativeArtifact, device: str = "auto", threads: int = 0) -> None:
-        if isinstance(model, RelativeArtifact):
-            self.artifact, self.device = model, next(model.model.parameters()).device
-        else:
-            use_threads(threads)
-            self.device = choose_device(device)
-            self.artifact = load_relative(model, self.device)
+        self.artifact, self.device = open_relative(model, device, threads)
         kind = self.artifact.recipe.model.kind
         if not isinstance(self.artifact.model, DecoderOnly | Drawing):
             raise InputError(f"{model}: a {kind} model writes nothing; use it with: undivided {verb_of(kind)}")
