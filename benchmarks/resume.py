@@ -26,6 +26,8 @@ import tempfile
 import time
 import traceback
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 from types import ModuleType
@@ -125,23 +127,31 @@ def arrange(kill: Kill | None, rank: int) -> None:
     setattr(Trainer, name, saving)
 
 
-def work(recipe: dict[str, Any], kill: Kill | None, environment: dict[str, str], errors: Path) -> NoReturn:
-    """In a fork: train."""
+@contextmanager
+def leaving() -> Iterator[None]:
+    """In a fork: end the process with what is done here, and never go on with the work of its parent."""
     code = 1
-    with errors.open("a") as stream:
-        os.dup2(stream.fileno(), 2)
     try:
-        os.environ.update(environment)
-        arrange(kill, int(environment["RANK"]))
-        train(recipe, Console(quiet=True))
+        yield
         code = 0
-    except UndividedError as error:
+    except (UndividedError, SystemExit) as error:
         print(error, file=sys.stderr)
     except BaseException:
         traceback.print_exc()
     finally:
         sys.stderr.flush()
         os._exit(code)
+
+
+def work(recipe: dict[str, Any], kill: Kill | None, environment: dict[str, str], errors: Path) -> NoReturn:
+    """In a fork: train."""
+    with errors.open("a") as stream:
+        os.dup2(stream.fileno(), 2)
+    with leaving():
+        os.environ.update(environment)
+        arrange(kill, int(environment["RANK"]))
+        train(recipe, Console(quiet=True))
+    raise AssertionError("a fork has left")
 
 
 def start(recipe: dict[str, Any], kill: Kill | None, processes: int) -> list[int]:
@@ -315,8 +325,7 @@ def prove_in_fork(home: Path, processes: int, options: argparse.Namespace) -> tu
     child = os.fork()
     if child:
         return child, path
-    code = 1
-    try:
+    with leaving():
         folder = home / str(processes)
         folder.mkdir()
         chance = random.Random(options.seed)
@@ -325,14 +334,7 @@ def prove_in_fork(home: Path, processes: int, options: argparse.Namespace) -> tu
         chance.shuffle(turns)
         outcome = disturb(folder, folder / "whole", processes, turns, chance)
         path.write_text(json.dumps(outcome._asdict()))
-        code = 0
-    except SystemExit as error:
-        print(error, file=sys.stderr)
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(code)
+    raise AssertionError("a fork has left")
 
 
 def main() -> None:
