@@ -29,9 +29,10 @@ def verify_resume(values: Values, steps: int = 0, console: Console | None = None
     """
     console = console or Console()
     group = Group(device=choose_device(device_of(values)))
+    out = values.get("train", {}).get("out", "")
+    if not (Path(out) / "training" / "recipe.json").exists():
+        raise InputError(f"{out or '--out'}: no training was begun there, so there is nothing to verify")
     plan = prepare_run(values, console, group)
-    if plan.record is not None:
-        raise InputError(f"{plan.recipe.train.out}: no training was begun there, so there is nothing to verify")
     if plan.recipe.train.minutes and plan.recipe.train.schedule == "cosine":
         raise InputError(
             "the rate of this run follows the clock (train.minutes with a cosine), so no step can be taken exactly again"

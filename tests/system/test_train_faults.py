@@ -319,3 +319,10 @@ def test_a_changed_corpus_is_refused_with_what_changed(recipe, tmp_path):
         train(values, QUIET)
     assert f"{files[0]} is no longer the file that training began with: it had {size} bytes, now {size + 9}" in str(caught.value)
     assert f"{files[1]} is no longer the file that training began with: other bytes" in str(caught.value)
+
+
+def test_there_is_nothing_to_verify_where_no_training_was_begun(run, tmp_path):
+    for arguments in (["--out", tmp_path / "none"], []):
+        result = run("train", "--verify-resume", *arguments)
+        assert result.code == 2
+        assert "no training was begun there" in result.err
