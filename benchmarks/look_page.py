@@ -63,7 +63,7 @@ def touches() -> dict[str, tuple[str, str, str]]:
     return {
         "hover nothing": ("pointerover", ".part h2, .card h3, .card .note", "move"),
         "hover a word": ("pointerover", ".words.left button", "move"),
-        "hover a number": ("pointerover", ".attention .heat tbody td", "move"),
+        "hover a row of numbers": ("pointerover", ".attention .heat .side > *", "move"),
         "choose a head": ("click", ".multiples button", "click"),
         "choose a layer": ("click", ".controls fieldset:nth-of-type(2) label:not([hidden])", "click"),
         "choose a use": ("click", ".controls fieldset:nth-of-type(1) label", "click"),

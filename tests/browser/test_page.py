@@ -87,10 +87,12 @@ def texts(tab, selector):
     return tab.eval_on_selector_all(selector, "all => all.map(each => each.textContent)")
 
 
-def cells(tab, selector=".attention table.heat"):
+def cells(tab, part=".attention"):
     """The numbers of a heat map, None where a cell is masked."""
+    tab.eval_on_selector(f"{part} details", "details => { details.open = true }")
+    tab.wait_for_selector(f"{part} table.numbers tr")
     return tab.eval_on_selector(
-        selector,
+        f"{part} table.numbers",
         "table => [...table.tBodies[0].rows].map(row => [...row.cells].slice(1).map("
         "cell => cell.classList.contains('masked') ? null : cell.textContent))",
     )
@@ -244,12 +246,12 @@ def test_a_phone(show, large):
 
 def test_nothing_moves_under_the_pointer(show, large):
     tab = show(page(large))
-    where = """() => [...document.querySelectorAll('.words button, .attention .heat th, .strip td, .stepper button')]
+    where = """() => [...document.querySelectorAll('.words button, .attention .heat .names > *, .strip td, .stepper button')]
         .map(each => each.getBoundingClientRect()).map(box => [box.x, box.width])"""
     before = tab.evaluate(where)
     tab.locator(".words.left button").nth(9).hover()
     assert tab.evaluate(where) == before
-    tab.locator(".attention .heat tbody td").nth(85).hover()
+    tab.locator(".attention .heat canvas").hover(position={"x": 90, "y": 60})
     assert tab.evaluate(where) == before
     tab.evaluate("document.querySelector('.strip').parentElement.scrollTo = () => {}")
     slide(tab, 7)
@@ -282,6 +284,61 @@ def test_the_heat_map_has_the_numbers_of_the_look(show, seen):
             tab.locator(".multiples button").nth(head).click()
             assert_heat(cells(tab), seen.attention(use)[0, head], seen.mask(use))
             assert f"{USES[use]}, layer 1, head {head + 1}" in tab.text_content(".attention > .card h3")
+
+
+def shades(tab):
+    """How light each cell of the drawn map is, near its upper left corner; 0 where the ground shows through."""
+    return np.array(
+        tab.eval_on_selector(
+            ".attention .heat",
+            """heat => {
+                const canvas = heat.querySelector('canvas'), ratio = window.devicePixelRatio;
+                const copy = Object.assign(document.createElement('canvas'), { width: canvas.width, height: canvas.height });
+                const context = copy.getContext('2d', { willReadFrequently: true });
+                context.drawImage(canvas, 0, 0);
+                const [columns, rows] = ['.top', '.side'].map(names => heat.querySelector(names).children.length);
+                const shade = (row, column) => {
+                    const [x, y] = [(column * canvas.clientWidth) / columns + 2, row * 24 + 2];
+                    const { data } = context.getImageData(Math.round(x * ratio), Math.round(y * ratio), 6, 1);
+                    return [3, 7, 11, 15, 19, 23].every(at => data[at] === 255) ? data[0] + data[1] + data[2] : 0;
+                };
+                return Array.from({ length: rows }, (_, row) => Array.from({ length: columns }, (_, column) => shade(row, column)));
+            }""",
+        )
+    )
+
+
+def test_the_drawn_map_is_as_dark_as_the_weights(show, seen):
+    tab = show(page(seen))
+    tab.set_viewport_size({"width": 1400, "height": 1800})
+    for use in USES:
+        choose(tab, ".controls", use)
+        tab.locator(".multiples button").nth(1).click()
+        tab.wait_for_function(
+            "document.querySelector('.cells').clientHeight === document.querySelector('.cells canvas').clientHeight"
+        )
+        drawn, weights, mask = shades(tab), seen.attention(use)[0, 1], seen.mask(use)
+        assert drawn.shape == weights.shape
+        open_cells = np.ones_like(weights, dtype=bool) if mask is None else mask
+        assert (drawn[open_cells] > 0).all()
+        assert (drawn[~open_cells] == 0).all()
+        order = np.argsort(weights[open_cells])
+        assert (np.diff(drawn[open_cells][order]) <= 0).all()
+
+
+def test_walking_the_drawn_map_with_keys(show, large):
+    tab = show(page(large))
+    tab.set_viewport_size({"width": 500, "height": 500})
+    tab.focus(".attention .heat canvas")
+    first = tab.eval_on_selector(".attention .heat canvas", "canvas => canvas.toDataURL()")
+    for _ in range(30):
+        tab.keyboard.press("ArrowDown")
+    assert tab.eval_on_selector(".attention .heat .side .marked", "name => name.dataset.row") == "30"
+    assert "looks at" in tab.text_content(".lines .said")
+    tab.wait_for_function("document.querySelector('.attention .heat').parentElement.scrollTop > 0")
+    tab.wait_for_function("before => document.querySelector('.attention .heat canvas').toDataURL() !== before", arg=first)
+    tab.evaluate("document.activeElement.blur()")
+    assert tab.locator(".attention .heat .marked").count() == 0
 
 
 def test_pointing_at_a_word_tells_where_it_looks(show, seen):
@@ -458,7 +515,7 @@ def test_embeddings(show, seen):
     part = ".part:last-child"
     for kind in ("source", "memory", "target", "across"):
         choose(tab, part, kind)
-        assert_heat(cells(tab, f"{part} table.heat"), getattr(seen.space, kind))
+        assert_heat(cells(tab, part), getattr(seen.space, kind))
     tab.locator(f"{part} .places").last.locator("button").nth(1).click()
     assert texts(tab, f"{part} .bars .token") == [readable(each.piece) for each in seen.space.target_neighbours[1]]
 
@@ -511,7 +568,7 @@ def test_touching_a_large_page_does_little(show, large):
             window.strokes = 0;
             const stroke = CanvasRenderingContext2D.prototype.stroke;
             CanvasRenderingContext2D.prototype.stroke = function () { window.strokes++; return stroke.call(this); };
-            window.kept = [...document.querySelectorAll('.attention .heat td, .tree .node, .words button')];
+            window.kept = [...document.querySelectorAll('.attention .heat .names > *, .tree .node, .words button')];
         }"""
     )
     tab.locator(".multiples button").nth(11).click()
@@ -568,7 +625,7 @@ def test_a_server_page_can_mount_the_view_as_it_is(browser, translator, seen, tm
         tab.on("pageerror", lambda error: said.append(str(error)))
         tab.goto(f"http://127.0.0.1:{server.server_address[1]}/index.html")
         tab.wait_for_function("window.leave")
-        assert_heat(cells(tab, "#two .attention table.heat"), seen.cross[0].mean(axis=0))
+        assert_heat(cells(tab, "#two .attention"), seen.cross[0].mean(axis=0))
         tab.locator("#one .stepper button").last.click()
         assert tab.input_value("#one .stepper input") == "2"
         assert tab.input_value("#two .stepper input") == "1"

@@ -3,7 +3,7 @@
 import { css } from "./colour.js";
 import { matrix, meanMatrix } from "./data.js";
 import { card, choice, h } from "./dom.js";
-import { heatTable } from "./heat.js";
+import { heatMap } from "./heat.js";
 import { linesView } from "./lines.js";
 import { multiplesView } from "./multiples.js";
 
@@ -20,7 +20,7 @@ export function attentionSection(store, data) {
     return mean;
   }
 
-  const heat = heatTable(store, "attention weights: rows look at columns", (row, column) => {
+  const heat = heatMap(store, "attention weights: rows look at columns", (row, column) => {
     store.set({ hover: row >= 0 ? { side: "row", index: row } : column >= 0 ? { side: "column", index: column } : null });
   });
   const title = h("h3", {});

@@ -70,6 +70,32 @@ export function short(value) {
   return (value < 0 ? "−" : "") + (text === "1.00" ? "1" : text.replace(/^0/, ""));
 }
 
+// Tells which cell of a canvas is pointed at, or walked to with the arrow keys; (-1, -1) when it is left.
+// `cellAt(x, y)` and `count()` are [row, column] and how many there are of both.
+export function walk(canvas, cellAt, count, point) {
+  let [row, column] = [0, 0];
+  let told = "";
+  function go(newRow, newColumn) {
+    const [rows, columns] = count();
+    if (newRow < 0 || newColumn < 0 || newRow >= rows || newColumn >= columns || told === `${newRow} ${newColumn}`) return;
+    [row, column, told] = [newRow, newColumn, `${newRow} ${newColumn}`];
+    point(row, column);
+  }
+  function leave() {
+    told = "";
+    point(-1, -1);
+  }
+  canvas.addEventListener("pointermove", (event) => go(...cellAt(event.offsetX, event.offsetY)));
+  canvas.addEventListener("pointerleave", leave);
+  canvas.addEventListener("blur", leave);
+  canvas.addEventListener("keydown", (event) => {
+    const [down, right] = { ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1] }[event.key] ?? [0, 0];
+    if (!down && !right) return;
+    event.preventDefault();
+    go(row + down, column + right);
+  });
+}
+
 // An empty canvas of so many pixels of the page, sharp on every screen.
 export function fitCanvas(canvas, width, height) {
   const ratio = window.devicePixelRatio || 1;

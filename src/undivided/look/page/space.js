@@ -2,8 +2,8 @@
 
 import { css, paint } from "./colour.js";
 import { matrix } from "./data.js";
-import { card, choice, h, quoted, short, signed, svg, word } from "./dom.js";
-import { heatTable } from "./heat.js";
+import { card, choice, h, quoted, short, signed, svg, walk, word } from "./dom.js";
+import { heatMap } from "./heat.js";
 
 export function positionsSection(store, data) {
   const table = data.space.positions;
@@ -12,9 +12,9 @@ export function positionsSection(store, data) {
   const values = matrix(table);
   const largest = Math.max(...table.data.map(Math.abs), 1e-9);
   const said = h("p", { class: "said", "aria-live": "polite" });
-  const picture = raster("encoding of each position", (row, column) => store.set({ dimension: column, place: row }));
+  const picture = raster("encoding of each position", (row, column) => row >= 0 && store.set({ dimension: column, place: row }));
   const alike = raster("similarity of positions", (row, column) => {
-    told.textContent = `positions ${row + 1} and ${column + 1}: ${short(similar.data[row * places + column]) || "0"}`;
+    if (row >= 0) told.textContent = `positions ${row + 1} and ${column + 1}: ${short(similar.data[row * places + column]) || "0"}`;
   });
   const told = h("p", { class: "said" }, "The cosine of each pair of positions: near ones are alike, whatever the place.");
   const similar = similarities(values);
@@ -44,25 +44,8 @@ export function positionsSection(store, data) {
 // A canvas of one pixel a number, stretched; tells which number is pointed at, or walked to with the arrow keys.
 function raster(label, point) {
   const canvas = h("canvas", { class: "raster", role: "img", tabindex: "0", "aria-label": `${label}; arrow keys walk` });
-  const at = { row: 0, column: 0 };
-  canvas.addEventListener("pointermove", (event) => {
-    const box = canvas.getBoundingClientRect();
-    const row = Math.floor(((event.clientY - box.top) / box.height) * canvas.height);
-    const column = Math.floor(((event.clientX - box.left) / box.width) * canvas.width);
-    go(row, column);
-  });
-  canvas.addEventListener("keydown", (event) => {
-    const steps = { ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1] };
-    if (!steps[event.key]) return;
-    event.preventDefault();
-    go(at.row + steps[event.key][0], at.column + steps[event.key][1]);
-  });
-
-  function go(row, column) {
-    if (row < 0 || column < 0 || row >= canvas.height || column >= canvas.width) return;
-    Object.assign(at, { row, column });
-    point(row, column);
-  }
+  const cellAt = (x, y) => [Math.floor((y / canvas.clientHeight) * canvas.height), Math.floor((x / canvas.clientWidth) * canvas.width)];
+  walk(canvas, cellAt, () => [canvas.height, canvas.width], point);
   return { canvas, element: canvas };
 }
 
@@ -88,7 +71,7 @@ export function embeddingsSection(store, data) {
   };
   const offered = Object.keys(kinds).filter((kind) => data.space[kind]);
   const strip = choice("Compared", offered.map((kind) => [kind, kinds[kind][0]]), "source", (compared) => store.set({ compared }));
-  const heat = heatTable(store, "cosine of embeddings", (row, column) => {
+  const heat = heatMap(store, "cosine of embeddings", (row, column) => {
     const side = store.values.compared === "target" || store.values.compared === "across" ? "target" : "source";
     if (row >= 0) store.set({ neighbour: { side, index: row } });
     else if (column >= 0 && store.values.compared !== "across") store.set({ neighbour: { side, index: column } });
