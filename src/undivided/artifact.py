@@ -26,9 +26,11 @@ from undivided.files import fresh, read_json, sync
 from undivided.manifest import INCOMING
 from undivided.models import Relative, Seq2Seq, make_model, make_relative
 from undivided.settings import as_values
+from undivided.shortlist import Shortlist
 from undivided.tokens import Tokenizer
 
 FORMAT_VERSION = 1
+SHORTLIST = "shortlist.safetensors"
 SUBWORDS = {"subwords.model", "source.model", "target.model"}
 
 Shapes = dict[str, tuple[int, ...]]
@@ -44,6 +46,8 @@ class Artifact:
     model: Seq2Seq
     facts: dict[str, Any] = field(default_factory=dict)
     """What was measured: scores with signatures, digests of the data, cost of training."""
+    shortlist: Shortlist | None = None
+    """Which target subwords the source's may become; older model folders have none."""
 
 
 @dataclass
@@ -147,6 +151,10 @@ def save(artifact: Artifact | RelativeArtifact, folder: Path) -> None:
     (building / "config.json").write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     write_tensors(building / "model.safetensors", weights(artifact.model))
     parts = ["config.json", "model.safetensors", *([] if tokenizer is None else tokenizer.save(building))]
+    if isinstance(artifact, Artifact) and artifact.shortlist is not None:
+        shortlist = artifact.shortlist
+        write_tensors(building / SHORTLIST, {"common": torch.tensor(shortlist.common), "likely": torch.tensor(shortlist.likely)})
+        parts.append(SHORTLIST)
     manifest.write(building, parts)
     # Not in the manifest: a person may edit the card, nothing reads it, and all it says is in config.json.
     (building / "README.md").write_text(model_card(artifact.recipe, artifact.facts), encoding="utf-8")
@@ -216,7 +224,7 @@ def load_any(folder: str | Path, device: torch.device | None = None) -> Artifact
     if not folder.is_dir():
         raise InputError(f"{folder}: no such model folder")
     folder = manifest.current(folder)
-    _verify(folder)
+    listed = _verify(folder)
     recipe, vocabulary, facts = _read_config(folder)
     tokenizer = None if recipe.model.kind == "vision" else Tokenizer.load(folder)
     sizes = [] if tokenizer is None else [len(tokenizer.source), len(tokenizer.target)]
@@ -224,7 +232,7 @@ def load_any(folder: str | Path, device: torch.device | None = None) -> Artifact
         raise InputError(f"{folder}: the subword models have {sizes} tokens, but config.json says {vocabulary}")
     if recipe.model.kind in PAIRED and tokenizer is not None:
         model = _filled(recipe.model, lambda: make_model(recipe.model, *sizes), folder, device)
-        return Artifact(recipe, tokenizer, model, facts)
+        return Artifact(recipe, tokenizer, model, facts, _shortlist(folder / SHORTLIST, *sizes) if SHORTLIST in listed else None)
     first, classes = sizes[0] if sizes else 0, len(recipe.data.classes)
     relative = _filled(recipe.model, lambda: make_relative(recipe.model, first, classes), folder, device)
     return RelativeArtifact(recipe, tokenizer, relative, facts)
@@ -261,7 +269,16 @@ def _read_config(folder: Path) -> tuple[Recipe, object, dict[str, Any]]:
         raise InputError(f"{folder}: config.json is damaged: {type(error).__name__}: {error}") from None
 
 
-def _verify(folder: Path) -> None:
+def _shortlist(path: Path, source: int, target: int) -> Shortlist:
+    tensors = read_tensors(path)
+    if tensors.keys() == {"common", "likely"}:
+        shortlist = Shortlist(tensors["common"].numpy(), tensors["likely"].numpy())
+        if shortlist.fits(source, target):
+            return shortlist
+    raise InputError(f"{path}: damaged, it does not fit the vocabularies")
+
+
+def _verify(folder: Path) -> list[str]:
     """Check every part against the manifest, and that no subword model lies there beside it."""
     if not (folder / manifest.NAME).is_file():
         training = " Training has not written a model yet." if (folder / "training").is_dir() else ""
@@ -270,3 +287,4 @@ def _verify(folder: Path) -> None:
     for part in sorted(SUBWORDS - set(listed)):
         if (folder / part).exists():
             raise InputError(f"{folder}: {part} is not listed in {manifest.NAME}; remove it, or copy the whole folder again")
+    return listed

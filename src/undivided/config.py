@@ -281,6 +281,11 @@ class SearchConfig:
         0.6, "α: larger favours longer translations", flags=("--length-penalty", "--lenpen"), at_least=0.0, below=50.0
     )
     max_extra: int = setting(50, "an output has at most input + so many tokens", flags=("--max-extra",), at_least=1, below=100_001)
+    shortlist: bool = setting(
+        False,
+        "weigh only target subwords that the source's became in training: faster in CTranslate2, rarely another translation",
+        flags=("--shortlist",),
+    )
     n_best: int = setting(1, "translations given for each line", flags=("--n-best",), at_least=1, below=1001)
     sample: bool = setting(False, "draw translations at random instead of searching", flags=("--sample",))
     temperature: float = setting(1.0, "sharpness of sampling; smaller is safer", flags=("--temperature",), at_least=1e-6)

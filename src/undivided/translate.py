@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from queue import Queue
 from typing import Any, overload
 
 from undivided.artifact import Artifact, load
-from undivided.config import WINDOW, SearchConfig
+from undivided.config import SearchConfig
 from undivided.console import Console, InputError, plural
 from undivided.device import choose_device, use_threads
 from undivided.engines import TorchEngine, choose_engine
@@ -21,6 +22,7 @@ from undivided.look import Look, look, what_if
 from undivided.search import Hypothesis, forced_scores
 from undivided.settings import check_range
 from undivided.tokens import one_line
+from undivided.windows import ahead, windows
 
 
 @dataclass(frozen=True)
@@ -87,16 +89,28 @@ class Translator:
         `prefixes` are what the translations must begin with; `advance` is told of lines as they are translated.
         `first` is how many lines of a larger whole came before: samples are drawn by the number of the line.
         """
-        config = self.search_config(**options)
-        place = 0
-        for window in windows(lines):
-            begin = None if prefixes is None else prefixes[place : place + len(window)]
-            if begin is not None and len(begin) < len(window):
-                raise InputError(f"there are only {plural(len(prefixes or ()), 'prefix line')}, fewer than lines to translate")
-            counted = Counted(advance, len(window))
-            yield from self._window(window, config, first + place, begin, counted)
-            counted.rest()
-            place += len(window)
+        begun = self._begun(lines, prefixes, advance, first, self.search_config(**options))
+        for finished in ahead(begun) if self.engine.side_by_side else begun:
+            yield from finished()
+
+    def _begun(
+        self,
+        lines: Iterable[str],
+        prefixes: Sequence[str] | None,
+        advance: Callable[[int], None],
+        first: int,
+        config: SearchConfig,
+    ) -> Iterator[Callable[[], list[Translation]]]:
+        """Windows of lines as what gives their translations; an engine that works on several at once has begun with them."""
+        place, lock = 0, threading.Lock()
+        with ThreadPoolExecutor(2) as pool:
+            for window in windows(lines):
+                begin = None if prefixes is None else prefixes[place : place + len(window)]
+                if begin is not None and len(begin) < len(window):
+                    raise InputError(f"there are only {plural(len(prefixes or ()), 'prefix line')}, fewer than lines to translate")
+                work = functools.partial(self._window, window, config, first + place, begin, Counted(advance, len(window), lock))
+                yield pool.submit(work).result if self.engine.side_by_side else work
+                place += len(window)
 
     def search_config(self, **options: Any) -> SearchConfig:
         """The model's own search settings with changes."""
@@ -152,6 +166,7 @@ class Translator:
             prefix = prefixes[number] if prefixes is not None else ""
             key = (line, prefix, number if config.sample else 0)
             results.append(done[again[key]] if key in again else Translation(line, "", 0.0, finished=True))
+        counted.rest()
         return results
 
     def _run(self, jobs: Sequence[_Job], config: SearchConfig, counted: Counted) -> list[Translation]:
@@ -196,16 +211,17 @@ class Translator:
 
 
 class Counted:
-    """Tells of lines as they are done, and of no more than there are."""
+    """Tells of lines as they are done, one teller at a time, and of no more than there are."""
 
-    def __init__(self, advance: Callable[[int], None], total: int) -> None:
-        self.advance, self.left = advance, total
+    def __init__(self, advance: Callable[[int], None], total: int, lock: threading.Lock) -> None:
+        self.advance, self.left, self.lock = advance, total, lock
 
     def __call__(self, count: int) -> None:
         """So many more are done."""
         count = min(count, self.left)
         self.left -= count
-        self.advance(count)
+        with self.lock:
+            self.advance(count)
 
     def rest(self) -> None:
         """All are done."""
@@ -257,48 +273,3 @@ def _packed(parts: list[str], size: int) -> list[tuple[str, str]]:
 
 def _closed(pieces: list[tuple[str, str]], space: str) -> list[tuple[str, str]]:
     return [*pieces[:-1], (pieces[-1][0], pieces[-1][1] + space)]
-
-
-def windows(lines: Iterable[str], size: int = WINDOW) -> Iterator[list[str]]:
-    """Lines in lists of at most `size`; a list is closed early where the next line has not yet come.
-
-    So a file is translated in large windows, and a person or program that waits for each answer gets it.
-    """
-    if isinstance(lines, Sequence):
-        for start in range(0, len(lines), size):
-            yield list(lines[start : start + size])
-        return
-    waiting: Queue[str | BaseException | None] = Queue(maxsize=size)
-    reader = threading.Thread(target=_fill, args=(lines, waiting.put), daemon=True)
-    reader.start()
-    while (line := waiting.get()) is not None:
-        if isinstance(line, BaseException):
-            raise line
-        window = [line]
-        while len(window) < size and not _idle(waiting, reader):
-            following = waiting.get()
-            if following is None or isinstance(following, BaseException):
-                yield window
-                if following is None:
-                    return
-                raise following
-            window.append(following)
-        yield window
-
-
-def _idle(waiting: Queue[str | BaseException | None], reader: threading.Thread) -> bool:
-    """Whether no line has come for a moment."""
-    for _ in range(20):
-        if not waiting.empty():
-            return False
-        reader.join(timeout=0.001)
-    return waiting.empty()
-
-
-def _fill(lines: Iterable[str], put: Callable[[str | BaseException | None], None]) -> None:
-    try:
-        for line in lines:
-            put(line)
-        put(None)
-    except BaseException as error:
-        put(error)

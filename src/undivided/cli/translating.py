@@ -58,6 +58,8 @@ def run_translate(options: argparse.Namespace) -> None:
     from undivided.translate import Translator
 
     translator = Translator(options.model, options.device, options.threads, options.engine, console)
+    if search.get("shortlist") and not translator.engine.has_shortlist:
+        console.warn("--shortlist: this model or engine has none, so all subwords are weighed")
     prefixes = read_lines(options.prefix) if options.prefix else None
     progress = Progress(console, "translated lines", count_lines(options.file))
     with Output(options.output) as out:

@@ -13,6 +13,9 @@ class Engine(Protocol):
     """Turns source ids into target ids."""
 
     name: str
+    side_by_side: bool
+    """Whether it works on several calls at once, in threads of its own."""
+    has_shortlist: bool
 
     def search(
         self,

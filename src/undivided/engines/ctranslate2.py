@@ -24,12 +24,13 @@ from undivided.engines.torch import TorchEngine
 from undivided.search import Hypothesis, forced_scores, length_penalty
 from undivided.tokens import BOS, EOS, PAD, random_bits
 
-VERSION = 1
+VERSION = 2
 """Of what `convert` writes: older copies beside a model are made anew."""
 
 WEIGHTS = ("int8", "float32")
 """How a converted model keeps its weights: the first that proves equal. Very small models may lose too much in 8 bits."""
 
+SHORTLIST = "vmap.txt"
 BATCH_TOKENS = 1024
 TOLERANCE = 0.15
 """Largest mean difference of a token's log-probability, in nats, that another engine may make on the sample sentences."""
@@ -97,6 +98,7 @@ def _converted(artifact: Artifact, folder: Path, reference: TorchEngine, kind: s
     spec.validate()
     spec.optimize(quantization=kind)
     spec.save(str(building))
+    _write_shortlist(artifact, building / SHORTLIST)
     difference = parity(building, artifact, reference)
     record = {"facts": facts, "difference": difference}
     (building / "parity.json").write_text(json.dumps(record, indent=2) + "\n")
@@ -107,6 +109,13 @@ def _converted(artifact: Artifact, folder: Path, reference: TorchEngine, kind: s
         except OSError:
             shutil.rmtree(building, ignore_errors=True)  # another process was faster
     return difference, home
+
+
+def _write_shortlist(artifact: Artifact, path: Path) -> None:
+    """Where CTranslate2 looks for one. Subwords with spaces of its own format inside cannot be written down."""
+    pieces = [side.pieces(range(len(side))) for side in (artifact.tokenizer.source, artifact.tokenizer.target)]
+    if artifact.shortlist is not None and not any(set(piece) & set(" \t\n") for side in pieces for piece in side):
+        path.write_text("\n".join(artifact.shortlist.lines(*pieces)) + "\n", encoding="utf-8", newline="\n")
 
 
 def _record(home: Path) -> dict[str, Any]:
@@ -138,11 +147,14 @@ def parity(home: Path, artifact: Artifact, reference: TorchEngine) -> float:
 class CTranslate2Engine:
     """Runs a converted model. What it has no way to do (our seeded sampling, places past its table) the reference does."""
 
+    side_by_side = True
+
     def __init__(self, home: Path, artifact: Artifact, threads: int, reference: TorchEngine) -> None:
         import ctranslate2
 
         self.name = home.name
         self.reference = reference
+        self.has_shortlist = (home / SHORTLIST).is_file()
         self.places = len(position_rows(artifact))
         subwords = artifact.tokenizer.source, artifact.tokenizer.target
         self.pieces = [side.pieces(range(len(side))) for side in subwords]
@@ -178,6 +190,8 @@ class CTranslate2Engine:
                 return_scores=True,
                 return_end_token=True,
                 disable_unk=True,
+                # What a translation must begin with may be on no list.
+                use_vmap=config.shortlist and self.has_shortlist and not any(prefixes[place] for place in batch),
                 suppress_sequences=[self._words(1, [PAD]), self._words(1, [BOS])],
             )
             waiting.append((batch, limits, results))

@@ -19,6 +19,8 @@ class TorchEngine:
     """Runs the model as it was trained."""
 
     name = "torch"
+    side_by_side = False
+    has_shortlist = False
 
     def __init__(self, artifact: Artifact) -> None:
         self.model = artifact.model

@@ -19,6 +19,7 @@ from undivided.loss import smoothed_loss
 from undivided.models import Seq2Seq, make_model
 from undivided.prepare import open_training_store, prepare_tokenizer
 from undivided.score import bleu, perplexity
+from undivided.shortlist import learn_shortlist
 from undivided.tasks.contract import Measured, ShardLoss
 from undivided.tokens import PAD
 from undivided.translate import Translator
@@ -81,4 +82,5 @@ class TranslationTask:
 
     def export(self, out: Path, facts: dict[str, Any]) -> None:
         """Write the model folder."""
-        artifact.save(Artifact(self.recipe, self.tokenizer, self.model, facts), out)
+        shortlist = learn_shortlist(self.store, len(self.tokenizer.source), len(self.tokenizer.target))
+        artifact.save(Artifact(self.recipe, self.tokenizer, self.model, facts, shortlist), out)

@@ -1,0 +1,76 @@
+"""Work begun before what came before it is done."""
+
+import itertools
+import threading
+import time
+
+import pytest
+
+from samples import sentences
+from undivided.config import SearchConfig
+from undivided.engines.torch import TorchEngine
+from undivided.translate import Translator
+from undivided.windows import ahead
+
+
+def test_items_come_in_order():
+    assert list(ahead(range(1000))) == list(range(1000))
+
+
+def test_an_error_comes_where_it_was_made():
+    def items():
+        yield 1
+        raise ValueError("no second")
+
+    taken = ahead(items())
+    assert next(taken) == 1
+    with pytest.raises(ValueError, match="no second"):
+        next(taken)
+
+
+def test_never_far_ahead_and_gone_with_whoever_took():
+    made = []
+    items = ahead((made.append(number) or number for number in itertools.count()), 2)
+    assert next(items) == 0
+    time.sleep(0.3)
+    assert len(made) <= 4
+    items.close()
+    time.sleep(0.5)
+    count = len(made)
+    time.sleep(0.3)
+    assert len(made) == count <= 5
+
+
+class Slow:
+    """The reference behind a door: a call of `search` waits until the next one has come, or the last."""
+
+    name, side_by_side, has_shortlist = "slow", True, False
+
+    def __init__(self, artifact, calls):
+        self.engine = TorchEngine(artifact)
+        self.begun = [threading.Event() for _ in range(calls)]
+        self.lock = threading.Lock()
+        self.count = 0
+
+    def search(self, sources, config: SearchConfig, prefixes, keys):
+        with self.lock:
+            number, self.count = self.count, self.count + 1
+        self.begun[number].set()
+        if number + 1 < len(self.begun):
+            assert self.begun[number + 1].wait(20), "the next window was not begun"
+        with self.lock:
+            yield from list(self.engine.search(sources, config, prefixes, keys))
+
+
+def test_the_next_window_is_begun_before_the_last_is_done(translator, monkeypatch):
+    lines = [source for source, _ in sentences(24, seed=8)]
+    expected = translator.translate(lines)
+    monkeypatch.setattr("undivided.windows.WINDOW", 8)
+    monkeypatch.setattr("undivided.windows.windows.__defaults__", (8,))
+    other = Translator(translator.artifact)
+    other.engine = Slow(translator.artifact, 3)
+    told = []
+    results = list(other.stream(lines, advance=told.append))
+    assert [result.text for result in results] == expected
+    assert other.engine.count == 3
+    assert sum(told) == 24
