@@ -19,25 +19,29 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import measure
+import numpy as np
 import torch
 from measure import CORES, OURS, PRE_NORM_ONLY, ROOT, Piece, Series, table
 
 from undivided import artifact
 from undivided.artifact import Artifact
+from undivided.batches import Store
 from undivided.config import build
 from undivided.console import Console
 from undivided.engines import TorchEngine
 from undivided.engines import ctranslate2 as engine
 from undivided.models import make_model
 from undivided.plan import model_cost
+from undivided.shortlist import Shortlist, learn_shortlist
 from undivided.tokens import EOS, Tokenizer
 
 PEERS = ["huggingface", "fairseq", "joeynmt", "opennmt", "ctranslate2"]
 REFERENCE = "undivided, torch engine"
 AUTO = "undivided, auto engine, raw text"
+LISTED = "undivided, auto engine, raw text, --shortlist"
 FAST = "undivided, auto engine, preset fast"
 QUIET = Console(quiet=True, stream=io.StringIO())
 
@@ -51,21 +55,41 @@ def never_end(model: Any) -> None:
     model.output_weight[EOS] = -8 * away
 
 
-def make_folder(home: Path, preset: str, tokenizer: Tokenizer, options: argparse.Namespace) -> Path:
+class Encoded:
+    """Lines of both sides as ids, as the shortlist is learned from a store of them."""
+
+    def __init__(self, tokenizer: Tokenizer, files: list[str]) -> None:
+        subwords = tokenizer.source, tokenizer.target
+        texts = [Path(name).read_text(encoding="utf-8").splitlines() for name in files]
+        self.sides = [[np.array(row) for row in each.encode(lines)] for each, lines in zip(subwords, texts, strict=True)]
+
+    def __len__(self) -> int:
+        return len(self.sides[0])
+
+    def lengths(self, places: np.ndarray) -> list[np.ndarray]:
+        return [np.array([len(side[place]) for place in places]) for side in self.sides]
+
+    def rows(self, side: int, places: np.ndarray) -> list[np.ndarray]:
+        return [self.sides[side][place] for place in places]
+
+
+def make_folder(home: Path, preset: str, tokenizer: Tokenizer, shortlist: Shortlist, options: argparse.Namespace) -> Path:
     """A model folder with random weights."""
     torch.manual_seed(1)
     recipe = build({"preset": preset, "tokens": {"vocab_size": options.vocabulary}, "model": {"attention_bias": True}})
     model = make_model(recipe.model, len(tokenizer.source), len(tokenizer.target)).eval()
     never_end(model)
-    artifact.save(Artifact(recipe, tokenizer, model), home / preset)
+    artifact.save(Artifact(recipe, tokenizer, model, shortlist=shortlist), home / preset)
     return home / preset
 
 
-def learn_subwords(home: Path, options: argparse.Namespace) -> Tokenizer:
+def learn_subwords(home: Path, options: argparse.Namespace) -> tuple[Tokenizer, Shortlist]:
     files = measure.some_text(home, options.pairs)
     lines = [Path(name).read_text(encoding="utf-8").splitlines() for name in files]
     recipe = build({"tokens": {"vocab_size": options.vocabulary}})
-    return Tokenizer.learn(lambda: zip(*lines, strict=True), recipe.tokens, len(lines[0]), 1)
+    tokenizer = Tokenizer.learn(lambda: zip(*lines, strict=True), recipe.tokens, len(lines[0]), 1)
+    sizes = len(tokenizer.source), len(tokenizer.target)
+    return tokenizer, learn_shortlist(cast("Store", Encoded(tokenizer, files)), *sizes)
 
 
 def some_sentences(home: Path, count: int) -> list[str]:
@@ -81,9 +105,9 @@ class Contest:
 
     def __init__(self, home: Path, options: argparse.Namespace) -> None:
         self.options = options
-        tokenizer = learn_subwords(home, options)
-        self.folder = Path(options.model) if options.model else make_folder(home, options.preset, tokenizer, options)
-        self.fast = make_folder(home, "fast", tokenizer, options) if options.preset == "base" and not options.model else None
+        learned = learn_subwords(home, options)
+        self.folder = Path(options.model) if options.model else make_folder(home, options.preset, *learned, options)
+        self.fast = make_folder(home, "fast", *learned, options) if options.preset == "base" and not options.model else None
         self.artifact = artifact.load(self.folder)
         self.model = self.artifact.recipe.model
         self.texts = some_sentences(home, options.sentences)
@@ -108,9 +132,12 @@ class Contest:
 
     def sides(self) -> list[tuple[str, str, dict[str, Any]]]:
         """Every side as (peer, label, job)."""
-        ours = [(REFERENCE, "torch", self.folder), (AUTO, "auto", self.folder)]
+        ours = [(REFERENCE, "torch", self.folder), (AUTO, "auto", self.folder), (LISTED, "auto", self.folder)]
         ours += [(FAST, "auto", self.fast)] if self.fast else []
-        found = [(OURS, label, self.job | {"engine": name, "folder": str(folder)}) for label, name, folder in ours]
+        found = [
+            (OURS, label, self.job | {"engine": name, "folder": str(folder), "shortlist": label == LISTED})
+            for label, name, folder in ours
+        ]
         same = {peer for peer in self.options.peers if self.model.norm == "post"}
         found += [(peer, peer, self.job) for peer in self.options.peers if peer in same and peer != "ctranslate2"]
         if "ctranslate2" in self.options.peers:
@@ -213,7 +240,8 @@ Sentences/s are medians over interleaved rounds, one side at work at a time. The
 matrix-product rate read around each piece; 8-bit arithmetic may pass 100 %. One sentence at a time: p50 and p95 of single calls.
 "Same output" is the share of sentences whose tokens are those of our PyTorch engine. OpenNMT-py 3.5 has the norm before each
 sub-layer, so it has the same sizes but weights of its own. Peers other than CTranslate2 get batches sorted by length of at most
-`--batch-tokens` source tokens, as many as ours. The `fast` preset has eight encoder layers and one decoder layer."""
+`--batch-tokens` source tokens, as many as ours. The `fast` preset has eight encoder layers and one decoder layer. With
+`--shortlist` only target subwords are weighed that the source subwords of a batch became in the corpus, so other words may win."""
 
 
 def main() -> None:

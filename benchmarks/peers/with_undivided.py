@@ -76,7 +76,7 @@ class Translating:
 
         self.translator = Translator(job["folder"], threads=job["threads"], engine=job["engine"], console=QUIET)
         self.name = self.translator.engine.name
-        self.options = {"beam_size": job["beam"], "length_penalty": 0.0, "max_extra": 50}
+        self.options = {"beam_size": job["beam"], "length_penalty": 0.0, "max_extra": 50, "shortlist": job["shortlist"]}
         if job["length"]:
             force_length(job["length"])
             if hasattr(self.translator.engine, "translator"):
