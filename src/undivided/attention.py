@@ -49,6 +49,11 @@ def watch(watcher: Watcher) -> Iterator[None]:
         _watching.watcher = before
 
 
+def watched() -> bool:
+    """Whether somebody watches in this thread."""
+    return _watching.watcher is not None
+
+
 def seen(owner: nn.Module, weights: Tensor) -> Tensor:
     """The weights `… H T S` after whoever watches has seen them. Every attention of every model passes here."""
     return weights if _watching.watcher is None else _watching.watcher(owner, weights)
@@ -72,9 +77,9 @@ def attend(
     """
     share = dropout.share if dropout is not None and dropout.training else 0.0
     short = query.shape[-2] * key.shape[-2] <= LARGEST_SCORES
-    watched = owner is not None and _watching.watcher is not None
+    shown = owner is not None and watched()
     # With dropout on a CPU only the plain products take their masks from our generator.
-    if not watched and (query.device.type != "cpu" or not (short or share)):
+    if not shown and (query.device.type != "cpu" or not (short or share)):
         return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=share)
     scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)
     if mask is not None:
@@ -111,23 +116,51 @@ def self_mask(length: int, *, causal: bool, window: int, device: torch.device) -
 
 
 class Cache:
-    """Keys and values of one layer's past self-attention, `B W H T K`."""
+    """Keys and values of one layer's past self-attention, `B W H T K`.
 
-    def __init__(self, key: Tensor | None = None, value: Tensor | None = None) -> None:
-        self.key, self.value = key, value
+    They lie in buffers with room for more positions. Beams that are chosen move into spare ones, and from there back at the
+    next step, so that hardly any step takes fresh memory.
+    """
+
+    ROOM = 8
+
+    def __init__(self) -> None:
+        self.length, self.beams = 0, 1
+        self._here: list[Tensor] = []  # keys and values, (B W) H C K
+        self._spare: list[Tensor] = []
 
     def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Remember one more position; all positions so far."""
-        self.key = key if self.key is None else torch.cat([self.key, key], dim=-2)
-        self.value = value if self.value is None else torch.cat([self.value, value], dim=-2)
-        return self.key, self.value
+        self.beams = key.shape[1]
+        new = [part.flatten(0, 1) for part in (key, value)]
+        if not self._here or self.length == self._here[0].shape[2]:
+            self._make_room(new)
+        for part, buffer in zip(new, self._here, strict=True):
+            buffer[:, :, self.length] = part[:, :, 0]
+        self.length += 1
+        keys, values = (buffer[:, :, : self.length].unflatten(0, key.shape[:2]) for buffer in self._here)
+        return keys, values
+
+    def _make_room(self, like: list[Tensor]) -> None:
+        before, self._spare = self._here, []
+        self._here = [part.new_empty(*part.shape[:2], self.length + self.ROOM, part.shape[3]) for part in like]
+        for old, new in zip(before, self._here, strict=bool(before)):
+            new[:, :, : self.length] = old
 
     def select(self, sentences: Tensor, parents: Tensor) -> Cache:
-        """The cache of chosen sentences (`B'`) and, of each, chosen beams (`B' W'`)."""
-        if self.key is None or self.value is None:
-            return Cache()
-        rows = sentences[:, None]
-        return Cache(self.key[rows, parents], self.value[rows, parents])
+        """The cache of chosen sentences (`B'`) and, of each, chosen beams (`B' W'`). It takes the place of this one."""
+        chosen = Cache()
+        if self._here:
+            rows = (sentences[:, None] * self.beams + parents).flatten()
+            if not self._spare or len(self._spare[0]) < len(rows):
+                self._spare = [buffer.new_empty(len(rows), *buffer.shape[1:]) for buffer in self._here]
+            chosen.length, chosen._spare = self.length, self._here
+            chosen._here = [
+                torch.index_select(buffer, 0, rows, out=spare[: len(rows)])
+                for buffer, spare in zip(self._here, self._spare, strict=True)
+            ]
+            self._here = self._spare = []
+        return chosen
 
 
 class MultiHeadAttention(nn.Module):
@@ -157,7 +190,7 @@ class MultiHeadAttention(nn.Module):
         return self.join(attend(query, key, value, mask, self.dropout, self))
 
     def read(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of the encoder's output, `B H S K`, computed once for all steps."""
+        """Keys and values of the encoder's output, `B H S K`."""
         key, value = (self.heads(part) for part in self.key_value(memory).split(self.widths[1:], dim=-1))
         return key, value
 

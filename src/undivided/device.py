@@ -29,7 +29,11 @@ class Crew:
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
         """The results in the order of the items."""
-        return list(self._pool.map(function, items) if self._pool is not None else map(function, items))
+        return list(self.flow(function, items))
+
+    def flow(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """The results in the order of the items, each as soon as it and those before it are there."""
+        return self._pool.map(function, items) if self._pool is not None else map(function, items)
 
 
 def _compute_alone() -> None:

@@ -9,8 +9,10 @@ import torch
 
 from samples import sentences
 from undivided.artifact import Artifact, load, save
+from undivided.attention import watch
 from undivided.config import ModelConfig, Recipe, SearchConfig
 from undivided.console import Console, InputError
+from undivided.device import one_thread
 from undivided.engines import choose_engine
 from undivided.engines import ctranslate2 as ct2
 from undivided.engines.ctranslate2 import CTranslate2Engine, Unfit, convert, expressible, sample_rows
@@ -189,3 +191,31 @@ def test_a_folder_that_cannot_be_written_still_translates(folder, monkeypatch):
     assert "is not kept" in said.lines[-1]
     assert translator.translate("The dog sees a tree today.")
     assert not (folder / "ctranslate2-int8").exists()
+
+
+def test_batches_side_by_side_change_nothing(translator, monkeypatch):
+    """Each worker computes alone, so that the last bits are those of one thread."""
+    rows = translator.artifact.tokenizer.source.encode([source for source, _ in sentences(40, seed=7)])
+    config, engine = SearchConfig(beam_size=3, n_best=2), TorchEngine(translator.artifact)
+    monkeypatch.setattr("undivided.engines.torch.BATCH_TOKENS", 48)
+
+    def found(threads):
+        monkeypatch.setattr("undivided.engines.torch.torch.get_num_threads", lambda: threads)
+        return dict(engine.search(rows, config, [[]] * len(rows), range(len(rows))))
+
+    with one_thread():
+        alone = found(1)
+    assert found(3) == alone
+    assert engine._crew.size == 3
+
+
+def test_whoever_watches_sees_every_batch(translator, monkeypatch):
+    monkeypatch.setattr("undivided.engines.torch.BATCH_TOKENS", 48)
+    monkeypatch.setattr("undivided.engines.torch.torch.get_num_threads", lambda: 2)
+    rows = translator.artifact.tokenizer.source.encode([source for source, _ in sentences(20, seed=7)])
+    sentences_seen = []
+    encoder = translator.artifact.model.encoder[0].self_attention
+    with watch(lambda owner, weights: (owner is encoder and sentences_seen.append(len(weights))) or weights):
+        list(TorchEngine(translator.artifact).search(rows, SearchConfig(beam_size=1), [[]] * len(rows), range(len(rows))))
+    assert sum(sentences_seen) == len(rows)
+    assert len(sentences_seen) > 1

@@ -137,9 +137,10 @@ class Transformer(Seq2Seq):
         return outputs[1:]
 
     def start(self, memory: Memory) -> TransformerState:
-        """The state before the first step, with one beam for each sentence."""
+        """The state before the first step, with one beam for each sentence; keys and values lie as every step reads them."""
         read = [layer.cross_attention.read(memory.states) for layer in self._decoder_layers()]
-        return TransformerState(0, [Cache() for _ in self.decoder], read, padding_mask(memory.mask))
+        lasting = [(key.contiguous(), value.contiguous()) for key, value in read]
+        return TransformerState(0, [Cache() for _ in self.decoder], lasting, padding_mask(memory.mask))
 
     def step(self, state: TransformerState, tokens: Tensor) -> Tensor:
         """One more token for each sentence and beam, `B W` → the next token's logits `B W V`."""

@@ -80,7 +80,7 @@ def connected(address: str, processors: int) -> Any:
         import ray
     except ImportError:
         raise InputError("Ray is an extra: pip install 'undivided[ray]'") from None
-    common = {"log_to_driver": False, "logging_level": logging.ERROR}
+    common: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
         if address == "local":
             ray.init(address="local", num_cpus=processors or None, include_dashboard=False, _node_ip_address="127.0.0.1", **common)
