@@ -43,6 +43,13 @@ def validation_rows(log: Path) -> list[str]:
     return rows
 
 
+def stops(log: Path) -> str:
+    """Whether the run was stopped and resumed, in words."""
+    entries = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    steps = [f"{entry['step']:,}" for entry in entries if entry["event"] == "resume"]
+    return f" Stopped and resumed at step {', '.join(steps)}." if steps else ""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", default="models/multi30k-en-de")
@@ -66,7 +73,7 @@ def main() -> None:
         "",
         f"Written by `benchmarks/multi30k.py` on {date.today().isoformat()}: {os.cpu_count()} CPU cores, torch {facts['torch']}, "
         f"{facts['parameters']:,} parameters, {facts['steps']:,} steps, {facts['epochs']} passes over 29,000 pairs, "
-        f"{facts['seconds'] / 60:.0f} minutes of training. Weights: {facts['weights']}.",
+        f"{facts['seconds'] / 60:.0f} minutes of training. Weights: {facts['weights']}.{stops(log)}",
         "",
         "```",
         shown(training),
