@@ -30,6 +30,7 @@ from sklearn.datasets import load_digits
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from torch import nn
 
@@ -38,7 +39,7 @@ from undivided.classify import Classifier, as_values
 from undivided.corpus import byte_lines
 from undivided.generate import Generator
 from undivided.models import DecoderOnly, Drawing
-from undivided.pictures import contact_sheet, png, read_images, read_labels, write_idx
+from undivided.pictures import contact_sheet, png, read_idx, read_images, read_labels, write_idx
 from undivided.tasks.classes import moved
 from undivided.tasks.language import stream_likelihood
 from undivided.tokens import Subwords
@@ -128,7 +129,7 @@ def stream(path: Path, subwords: Subwords) -> np.ndarray:
 
 def glosses(run: Run) -> dict[str, list[tuple[str, str]]]:
     """Glosses with the part of speech they define: many without labels, some with, all different."""
-    home = Path(run.wordnet) if run.wordnet else fetched(run.out / "wordnet")
+    home = Path(run.wordnet) if run.wordnet else fetched("wordnet-base", run.out / "wordnet") / "wordnet"
     chance = np.random.RandomState(1)
     seen: set[str] = set()
     parts: dict[str, list[tuple[str, str]]] = {"train": [], "valid": [], "test": [], "rest": []}
@@ -148,14 +149,13 @@ def glosses(run: Run) -> dict[str, list[tuple[str, str]]]:
     return {name: [rows[place] for place in chance.permutation(len(rows))] for name, rows in parts.items()}
 
 
-def fetched(home: Path) -> Path:
-    """The data files of Debian's WordNet."""
-    data = home / "usr" / "share" / "wordnet"
+def fetched(package: str, home: Path) -> Path:
+    """The folder with the data files of a Debian package."""
+    data = home / "usr" / "share"
     if not data.is_dir():
         with tempfile.TemporaryDirectory() as scratch:
-            subprocess.run(["apt-get", "download", "wordnet-base"], cwd=scratch, check=True)
-            package = next(Path(scratch).glob("*.deb"))
-            subprocess.run(["dpkg-deb", "-x", str(package), str(home)], check=True)
+            subprocess.run(["apt-get", "download", package], cwd=scratch, check=True)
+            subprocess.run(["dpkg-deb", "-x", str(next(Path(scratch).glob("*.deb"))), str(home)], check=True)
     return data
 
 
@@ -229,33 +229,55 @@ def digit_files(run: Run) -> dict[str, list[Path]]:
     return files
 
 
-def digit_arrays(files: list[Path]) -> tuple[np.ndarray, list[str]]:
-    return read_images(files[0]), read_labels(files[1], DIGITS)
+def fashion_files(run: Run) -> dict[str, list[Path]]:
+    """Debian's Fashion-MNIST: 55,000 images to learn from, 5,000 to choose on, its own 10,000 to test."""
+    home = fetched("dataset-fashion-mnist", run.out / "fashion-mnist")
+    found = {kind: [next(home.rglob(f"{kind}-{what}-idx*-ubyte*")) for what in ("images", "labels")] for kind in ("train", "t10k")}
+    files = {"test": found["t10k"]}
+    for split, part in (("train", slice(0, 55_000)), ("valid", slice(55_000, None))):
+        files[split] = [run.out / f"fashion-{split}-images.idx", run.out / f"fashion-{split}-labels.idx"]
+        for path, origin in zip(files[split], found["train"], strict=True):
+            write_idx(path, read_idx(origin)[part])
+    return files
+
+
+def arrays(files: list[Path], classes: list[str]) -> tuple[np.ndarray, list[str]]:
+    return read_images(files[0]), read_labels(files[1], classes)
 
 
 def vision(run: Run) -> list[str]:
-    """ViT beside a linear classifier and a CNN."""
-    files = digit_files(run)
-    model, command = run.train("vision-digits", "vision", files["train"], files["valid"])
-    (train, names), (test, wanted) = digit_arrays(files["train"]), digit_arrays(files["test"])
-    linear = LogisticRegression(max_iter=5000).fit(train.reshape(len(train), -1) / 255, names)
+    """ViT on two sets of images."""
+    fashion = compared(run, "Fashion-MNIST", "vision-fashion", fashion_files(run), 70)
+    return [*fashion, "", *compared(run, "scikit-learn's digits", "vision-digits", digit_files(run), 70)]
+
+
+def compared(run: Run, title: str, recipe: str, files: dict[str, list[Path]], width: int) -> list[str]:
+    """ViT beside a linear classifier and a CNN of about the same size, which is set by its width."""
+    model, command = run.train(recipe, recipe.replace("vision-digits", "vision"), files["train"], files["valid"])
     found = load_relative(model)
+    classes = list(found.recipe.data.classes)
+    (train, names), (test, wanted) = arrays(files["train"], classes), arrays(files["test"], classes)
+    linear = make_pipeline(StandardScaler(), LogisticRegression(max_iter=5000, C=1.0, tol=1e-3))
+    linear.fit(train.reshape(len(train), -1) / 255, names)
     size = sum(parameter.numel() for parameter in found.model.parameters())
-    network, steps = Convolutions(len(DIGITS), 70), found.recipe.train.max_steps
-    teach(network, train, [DIGITS.index(name) for name in names], steps, found.recipe.data.shift)
+    network, steps = Convolutions(len(classes), width), found.recipe.train.max_steps
+    teach(network, train, [classes.index(name) for name in names], steps, found.recipe.data.shift)
     with torch.no_grad():
-        places = network.eval()(as_values(test)).argmax(dim=1).tolist()
+        places = [place for part in as_values(test).split(500) for place in network.eval()(part).argmax(dim=1).tolist()]
+    pixels = train[0].size
     rows = {
-        f"linear (logistic regression, {64 * 10 + 10} parameters)": list(linear.predict(test.reshape(len(test), -1) / 255)),
-        f"CNN of {sum(p.numel() for p in network.parameters()):,} parameters": [DIGITS[place] for place in places],
+        f"linear (logistic regression, {(pixels + 1) * len(classes):,} parameters)": list(
+            linear.predict(test.reshape(len(test), -1) / 255)
+        ),
+        f"CNN of {sum(p.numel() for p in network.parameters()):,} parameters": [classes[place] for place in places],
         f"vision Transformer of {size:,} parameters": [each.name for each in Classifier(model).images(test)],
     }
     return [
-        "## Vision (ViT): scikit-learn's digits",
+        f"## Vision (ViT): {title}",
         "",
         f"`{command}`",
         "",
-        f"{facts(model)}; {len(train):,} images to learn from, {len(test)} to test. The CNN saw as many batches of 64, moved as "
+        f"{facts(model)}; {len(train):,} images to learn from, {len(test):,} to test. The CNN saw as many batches of 64, moved as "
         "much.",
         "",
         "| model | accuracy % |",
@@ -307,7 +329,7 @@ def drawing(run: Run, report: Path) -> list[str]:
     files = digit_files(run)
     model, command = run.train("drawing-digits", "drawing", files["train"], files["valid"])
     judge, _ = run.train("vision-digits", "vision", files["train"], files["valid"])
-    (train, names), (test, wanted) = digit_arrays(files["train"]), digit_arrays(files["test"])
+    (train, names), (test, wanted) = arrays(files["train"], DIGITS), arrays(files["test"], DIGITS)
     images = Generator(model).images(DIGITS, n_best=DRAWN, seed=1)
     asked = [name for name in DIGITS for _ in range(DRAWN)]
     machine = SVC(gamma="scale").fit(train.reshape(len(train), -1) / 255, names)
