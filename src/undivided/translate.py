@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from undivided.artifact import Artifact, load
-from undivided.config import SearchConfig
+from undivided.config import WINDOW, SearchConfig
 from undivided.console import Console, InputError, plural
 from undivided.device import choose_device, use_threads
 from undivided.engines import TorchEngine, choose_engine
@@ -89,8 +89,9 @@ class Translator:
         `prefixes` are what the translations must begin with; `advance` is told of lines as they are translated.
         `first` is how many lines of a larger whole came before: samples are drawn by the number of the line.
         """
-        begun = self._begun(lines, prefixes, advance, first, self.search_config(**options))
-        for finished in ahead(begun) if self.engine.side_by_side else begun:
+        several = self.engine.side_by_side and not (isinstance(lines, Sequence) and len(lines) <= WINDOW)
+        begun = self._begun(lines, prefixes, advance, first, self.search_config(**options), several)
+        for finished in ahead(begun) if several else begun:
             yield from finished()
 
     def _begun(
@@ -100,8 +101,9 @@ class Translator:
         advance: Callable[[int], None],
         first: int,
         config: SearchConfig,
+        several: bool,
     ) -> Iterator[Callable[[], list[Translation]]]:
-        """Windows of lines as what gives their translations; an engine that works on several at once has begun with them."""
+        """Windows of lines as what gives their translations; where several are worked on at once, that has begun."""
         place, lock = 0, threading.Lock()
         with ThreadPoolExecutor(2) as pool:
             for window in windows(lines):
@@ -109,7 +111,7 @@ class Translator:
                 if begin is not None and len(begin) < len(window):
                     raise InputError(f"there are only {plural(len(prefixes or ()), 'prefix line')}, fewer than lines to translate")
                 work = functools.partial(self._window, window, config, first + place, begin, Counted(advance, len(window), lock))
-                yield pool.submit(work).result if self.engine.side_by_side else work
+                yield pool.submit(work).result if several else work
                 place += len(window)
 
     def search_config(self, **options: Any) -> SearchConfig:
