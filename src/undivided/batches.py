@@ -51,6 +51,10 @@ class Batch:
         """Tokens of the wider side, padding included: what the budget counts."""
         return max(self.src.numel(), self.tgt_out.numel())
 
+    def twice(self) -> Batch:
+        """All pairs, and below them the same."""
+        return Batch(*(torch.cat([part, part]) for part in (self.src, self.tgt_in, self.tgt_out)))
+
     def split(self) -> tuple[Batch, Batch]:
         """Two halves, for when the whole does not fit into memory."""
         half = len(self.src) // 2

@@ -240,6 +240,9 @@ class TrainConfig:
     warmup_steps: int = setting(4000, "steps of growing learning rate", flags=("--warmup-steps",), at_least=1)
     rate: float = setting(1.0, "factor on Eq. 3, or the peak rate of the other schedules", flags=("--rate",), at_least=0.0)
     label_smoothing: float = setting(0.1, "ε_ls", flags=("--label-smoothing",), at_least=0.0, below=1.0)
+    consistency: float = setting(
+        0.0, "how much two passes with other dropout may not contradict each other (R-Drop, α); 0 is one pass", at_least=0.0
+    )
     clip: float = setting(0.0, "largest norm of the gradient; 0 is no limit", at_least=0.0)
     precision: Literal["auto", "float32", "bfloat16", "float16"] = setting(
         "auto", "arithmetic of training: auto is bfloat16 on GPUs that have it, else float32"
@@ -322,6 +325,8 @@ class Recipe:
         repeated = sorted({name for name in self.data.classes if self.data.classes.count(name) > 1})
         if repeated:
             faults.append(f"data.classes: named twice: {', '.join(repeated)}")
+        if self.train.consistency and kind not in PAIRED:
+            faults.append(f"train.consistency: a setting of {_enumerated(PAIRED)} models; model.kind is {kind}")
         if self.train.start and kind not in RELATIVES:
             faults.append(f"train.start: a setting of {_enumerated(RELATIVES)} models; model.kind is {kind}")
         if kind in RELATIVES and self.model.positions == "learned" and self.places > self.model.max_positions:

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from undivided import loss as loss_room
 from undivided.config import ModelConfig
 from undivided.dropout import Dropout
-from undivided.loss import smoothed_loss
+from undivided.loss import consistent_loss, smoothed_loss
 from undivided.models import make_model
 from undivided.tokens import PAD
 
@@ -194,3 +194,38 @@ def test_smoothing_is_spread_over_the_whole_vocabulary():
     for row, token in zip(scores[tgt_out != PAD].tolist(), tgt_out[tgt_out != PAD].tolist()):
         wanted -= sum((0.1 / 11 + (0.9 if v == token else 0.0)) * row[v] for v in range(11))
     assert float(smoothed_loss(states, weight, tgt_out, 0.1)[0].detach()) == pytest.approx(wanted, rel=1e-6)
+
+
+def plainly_consistent(states, weight, tgt_out, smoothing, strength):
+    """The same by torch's own losses."""
+    real = tgt_out != PAD
+    first, second = (part[real] @ weight.t() for part in states.chunk(2))
+    labels = tgt_out[real]
+    right = sum(F.cross_entropy(each, labels, label_smoothing=smoothing, reduction="sum") for each in (first, second)) / 2
+    p, q = first.log_softmax(-1), second.log_softmax(-1)
+    apart = F.kl_div(p, q, log_target=True, reduction="sum") + F.kl_div(q, p, log_target=True, reduction="sum")
+    return right + strength / 2 * apart / 2
+
+
+@pytest.mark.parametrize("strength", [0.5, 5.0])
+def test_consistent_loss_and_gradients_equal_torchs(monkeypatch, strength):
+    monkeypatch.setattr("undivided.loss.CHUNK_ELEMENTS", 4 * 3 * 11)  # three rows at a time
+    torch.manual_seed(0)
+    states, weight = torch.randn(6, 5, 8, requires_grad=True), torch.randn(11, 8, requires_grad=True)
+    tgt_out = torch.randint(4, 11, (3, 5))
+    tgt_out[1, 3:] = PAD
+    loss, likelihood = consistent_loss(states, weight, tgt_out, 0.1, strength)
+    wanted = plainly_consistent(states, weight, tgt_out, 0.1, strength)
+    assert float(loss.detach()) == pytest.approx(float(wanted.detach()), rel=1e-5)
+    for ours, right in zip(torch.autograd.grad(2 * loss, (states, weight)), torch.autograd.grad(2 * wanted, (states, weight))):
+        torch.testing.assert_close(ours, right, rtol=1e-4, atol=1e-5)
+    plain = sum(float(smoothed_loss(part, weight.detach(), tgt_out, 0.1)[1]) for part in states.detach().chunk(2)) / 2
+    assert float(likelihood) == pytest.approx(plain, rel=1e-5)
+
+
+def test_two_passes_that_agree_have_the_plain_loss():
+    torch.manual_seed(0)
+    states, weight = torch.randn(3, 5, 8), torch.randn(11, 8)
+    tgt_out = torch.randint(4, 11, (3, 5))
+    twice = float(consistent_loss(torch.cat([states, states]), weight, tgt_out, 0.1, 5.0)[0])
+    assert twice == pytest.approx(float(smoothed_loss(states, weight, tgt_out, 0.1)[0]), rel=1e-5)

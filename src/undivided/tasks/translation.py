@@ -15,7 +15,7 @@ from undivided.batches import Batch, BatchStream, SampledStore, load_batch
 from undivided.config import Recipe
 from undivided.console import Console
 from undivided.corpus import Findings, corpus_digests, name_of, read_pairs
-from undivided.loss import smoothed_loss
+from undivided.loss import consistent_loss, smoothed_loss
 from undivided.models import Seq2Seq, make_model
 from undivided.prepare import open_training_store, prepare_tokenizer
 from undivided.score import bleu, perplexity
@@ -51,11 +51,15 @@ class TranslationTask:
     def loss(self, batch: Batch) -> ShardLoss:
         """Label-smoothed loss of predicting each target token from those before it. [paper 3.1, 5.4]"""
         tokens, padding = int((batch.tgt_out != PAD).sum()), not bool(batch.src_mask.all())
-        batch = batch.to(self.device)
-        memory = self.model.encode(batch.src, batch.src_mask if padding else None)
-        states = self.model.decode(memory, batch.tgt_in)
-        smoothing = self.recipe.train.label_smoothing
-        return ShardLoss(*smoothed_loss(states, self.model.output_weight, batch.tgt_out, smoothing), tokens)
+        batch, config, weight = batch.to(self.device), self.recipe.train, self.model.output_weight
+        passed = batch.twice() if config.consistency else batch
+        memory = self.model.encode(passed.src, passed.src_mask if padding else None)
+        states = self.model.decode(memory, passed.tgt_in)
+        if config.consistency:
+            found = consistent_loss(states, weight, batch.tgt_out, config.label_smoothing, config.consistency)
+        else:
+            found = smoothed_loss(states, weight, batch.tgt_out, config.label_smoothing)
+        return ShardLoss(*found, tokens)
 
     def measure(self) -> Measured | None:
         """BLEU of held-out pairs by real decoding, and their perplexity."""
