@@ -79,6 +79,7 @@ MODEL_PARTS = [
     "config.json",
     "model.safetensors",
     "subwords.model",
+    "shortlist.safetensors",
     "manifest.json",
     "README.md",
     "pytorch_model.bin",
@@ -337,7 +338,7 @@ def test_a_subword_model_that_no_manifest_lists(folder):
 def test_links_and_pipes_in_place_of_parts(folder, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("top secret")
-    for part in ("config.json", "model.safetensors", "subwords.model", "manifest.json"):
+    for part in ("config.json", "model.safetensors", "subwords.model", "shortlist.safetensors", "manifest.json"):
         content = (folder / part).read_bytes()
         (folder / part).unlink()
         (folder / part).symlink_to(secret)
@@ -355,7 +356,7 @@ def test_links_and_pipes_in_place_of_parts(folder, tmp_path):
 
 def test_a_part_may_be_a_link_to_the_right_file(folder, tmp_path):
     """Stores of models keep their files elsewhere and link to them."""
-    for part in ("config.json", "model.safetensors", "subwords.model", "manifest.json"):
+    for part in ("config.json", "model.safetensors", "subwords.model", "shortlist.safetensors", "manifest.json"):
         (folder / part).rename(tmp_path / part)
         (folder / part).symlink_to(tmp_path / part)
     artifact.load(folder)

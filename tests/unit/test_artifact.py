@@ -10,7 +10,7 @@ from undivided.config import build
 from undivided.console import InputError
 from undivided.models import make_model
 
-PARTS = ("config.json", "model.safetensors", "subwords.model", "README.md", "manifest.json")
+PARTS = ("config.json", "model.safetensors", "subwords.model", "shortlist.safetensors", "README.md", "manifest.json")
 
 
 @pytest.fixture
@@ -68,14 +68,14 @@ def test_saving_over_a_model_replaces_it(folder):
     assert not [path.name for path in folder.iterdir() if path.name not in PARTS]
 
 
-@pytest.mark.parametrize("part", ["config.json", "model.safetensors", "subwords.model", "manifest.json"])
+@pytest.mark.parametrize("part", ["config.json", "model.safetensors", "subwords.model", "shortlist.safetensors", "manifest.json"])
 def test_a_missing_part_is_named(folder, part):
     (folder / part).unlink()
     with pytest.raises(InputError, match=f"{part} is missing"):
         load(folder)
 
 
-@pytest.mark.parametrize("part", ["config.json", "model.safetensors", "subwords.model", "manifest.json"])
+@pytest.mark.parametrize("part", ["config.json", "model.safetensors", "subwords.model", "shortlist.safetensors", "manifest.json"])
 @pytest.mark.parametrize("harm", ["flipped", "truncated", "emptied"])
 def test_a_damaged_part_is_named(folder, part, harm):
     content = bytearray((folder / part).read_bytes())
