@@ -104,6 +104,29 @@ class Console:
         print(text, file=self.stream, flush=True)
 
 
+class Remarks:
+    """Remarks on single lines of a file: the first are told, the others counted and told of at the end."""
+
+    MOST = 50
+
+    def __init__(self, console: Console) -> None:
+        self.console, self.told, self.more = console, 0, 0
+
+    def add(self, text: str) -> None:
+        """Tell a remark, or count it."""
+        if self.told < self.MOST:
+            self.told += 1
+            self.console.warn(text)
+        else:
+            self.more += 1
+
+    def close(self) -> None:
+        """Tell how many were only counted."""
+        if self.more:
+            self.console.warn(f"and {plural(self.more, 'more remark')} of these kinds")
+        self.more = 0
+
+
 class Progress:
     """How far a counted job is, with its rate and the time that is left."""
 

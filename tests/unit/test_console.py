@@ -2,7 +2,7 @@ import io
 
 import pytest
 
-from undivided.console import Console, InputError, Progress, UndividedError, duration, plural
+from undivided.console import Console, InputError, Progress, Remarks, UndividedError, duration, plural
 
 
 class Terminal(io.StringIO):
@@ -57,3 +57,14 @@ def test_progress_tells_what_is_left():
     progress.advance(50)
     assert progress.line(progress.started + 10) == "translated lines: 50 of 100, 5/s, 10 s left"
     assert Progress(Console(quiet=True), "pairs", None).line(0.0).startswith("pairs: 0, ")
+
+
+def test_many_remarks_are_counted_and_not_all_told(capsys):
+    remarks = Remarks(Console(quiet=True))
+    for number in range(1, 1001):
+        remarks.add(f"line {number}: odd")
+    remarks.close()
+    remarks.close()
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[: Remarks.MOST] == [f"line {number}: odd" for number in range(1, Remarks.MOST + 1)]
+    assert lines[Remarks.MOST :] == [f"and {1000 - Remarks.MOST} more remarks of these kinds"]

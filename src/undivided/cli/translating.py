@@ -11,7 +11,7 @@ from typing import Any
 
 from undivided.cli.options import Output, add_compute, add_quiet, count_lines, input_lines, search_options
 from undivided.config import SearchConfig
-from undivided.console import Console, InputError, Progress, plural, visible
+from undivided.console import Console, InputError, Progress, Remarks, plural, visible
 from undivided.settings import add_settings
 
 
@@ -62,16 +62,18 @@ def run_translate(options: argparse.Namespace) -> None:
         console.warn("--shortlist: this model or engine has none, so all subwords are weighed")
     prefixes = read_lines(options.prefix) if options.prefix else None
     progress = Progress(console, "translated lines", count_lines(options.file))
+    told = Remarks(console)
     with Output(options.output) as out:
-        lines = decoded(input_lines(options.file), options.file if options.file != "-" else "stdin", console.warn)
+        lines = decoded(input_lines(options.file), options.file if options.file != "-" else "stdin", told.add)
         results = translator.stream(lines, prefixes, progress.advance, **search)
         for number, result in enumerate(results, 1):
             for remark in remarks(number, result, translator.longest):
-                console.warn(remark)
+                told.add(remark)
             text = written(number, result, options.scores, search.get("n_best", 1))
             # Data goes out as it is; only a terminal is not given what it would obey.
             out.write(visible(text) if out.isatty() else text)
             out.flush()
+    told.close()
     console.clear()
 
 

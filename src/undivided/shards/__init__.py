@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from undivided import __version__, manifest
-from undivided.console import Console, InputError, Progress, UndividedError, plural
+from undivided.console import Console, InputError, Progress, Remarks, UndividedError, plural
 from undivided.files import alone, digest, read_json, sync, write_whole
 from undivided.shards.crew import Crew, Event, Processes
 from undivided.shards.plan import Job, Plan, Scan, Shard, scan, shards_done
@@ -133,6 +133,7 @@ class Leader:
         if before:
             console.say(f"going on: {self.done()}")
         self.progress = Progress(console, "translated lines", plan.lines, before=before)
+        self.remarks = Remarks(console)
         self.partial: Counter[int] = Counter()
         self.deaths: Counter[int] = Counter()
         self.stillborn = 0
@@ -151,6 +152,7 @@ class Leader:
                     self._hear(event, crew)
                 self.joined.advance()
         finally:
+            self.remarks.close()
             self.console.clear()
             crew.stop()
 
@@ -184,9 +186,8 @@ class Leader:
         self.progress.advance(shard.lines - self.partial[slot])
         self.joined.ready.add(shard.number)
         for remark in facts["remarks"]:
-            self.console.warn(remark)
-        if facts["more"]:
-            self.console.warn(f"{shard}: {plural(facts['more'], 'more remark')} of this kind")
+            self.remarks.add(remark)
+        self.remarks.more += facts["more"]
 
     def _bury(self, event: Event, crew: Crew) -> None:
         """A worker is dead: another one takes its place and its shard, unless too many died of the same cause."""

@@ -69,7 +69,7 @@ class Worker:
 
     def translate(self, shard: Shard, advance: Callable[[int], None] = lambda count: None) -> None:
         """Translate a shard. Its file is there when its marker is."""
-        folder, sha256, notes = Path(self.job.folder), hashlib.sha256(), Remarks()
+        folder, sha256, notes = Path(self.job.folder), hashlib.sha256(), Notes()
         part = shard.path(folder).with_suffix(f".{os.getpid()}.part")
         with fresh(part) as stream:
             for text in self._texts(shard, notes, advance):
@@ -82,7 +82,7 @@ class Worker:
         facts = {"sha256": sha256.hexdigest(), "lines": shard.lines, "remarks": notes.kept, "more": notes.more}
         write_whole(shard.marker(folder), json.dumps(facts).encode())
 
-    def _texts(self, shard: Shard, notes: Remarks, advance: Callable[[int], None]) -> Iterator[str]:
+    def _texts(self, shard: Shard, notes: Notes, advance: Callable[[int], None]) -> Iterator[str]:
         """What is written for each line. Whole windows go through the translator, so that batches are the same in any run."""
         lines = decoded(self.job.lines(shard, 0), self.job.files[0], notes.add, shard.first)
         prefixes = self._prefixes(shard)
@@ -105,7 +105,7 @@ class Worker:
         return decoded(self.job.lines(shard, 1), self.job.files[1], complain, shard.first)
 
 
-class Remarks:
+class Notes:
     """The first remarks on a shard, and how many more there were."""
 
     def __init__(self) -> None:
