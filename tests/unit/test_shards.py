@@ -297,6 +297,39 @@ def planned(tmp_path, model):
 NUMBERS = "".join(f"{number}\n" for number in range(19_000))
 
 
+class Sickly(Made):
+    """The first worker of the crew is well; every other one dies before it begins, as often as a test says."""
+
+    def __init__(self, plan, deaths, healthy):
+        super().__init__(plan)
+        self.left, self.healthy = deaths, healthy
+
+    def start(self, slot):
+        if (slot or not self.healthy) and self.left:
+            self.left -= 1
+            self.events.append(Event(slot, dead="SIGKILL"))
+        else:
+            super().start(slot)
+
+
+def test_workers_may_die_at_birth_while_others_work(planned, tmp_path):
+    Leader(planned, joined := Joined(planned, tmp_path / "out"), Console()).lead(Sickly(planned, 9, healthy=True), 2)
+    assert joined.count == len(planned.shards)
+
+
+@pytest.mark.parametrize("deaths", [4, 5])
+def test_a_crew_that_never_begins_is_given_up(planned, tmp_path, deaths):
+    leader = Leader(planned, joined := Joined(planned, tmp_path / "out"), Console())
+    if deaths == 4:
+        leader.lead(Sickly(planned, deaths, healthy=False), 1)
+        assert joined.count == len(planned.shards)
+    else:
+        with pytest.raises(
+            UndividedError, match=r"5 workers one after the other died before they began .SIGKILL.\n.*goes on with it"
+        ):
+            leader.lead(Sickly(planned, deaths, healthy=False), 1)
+
+
 def test_a_shard_that_kills_is_named_and_the_rest_is_kept(planned, tmp_path, capsys):
     crew = Made(planned, deadly=[3])
     leader = Leader(planned, Joined(planned, tmp_path / "out"), Console())

@@ -24,6 +24,9 @@ __all__ = ["ShardsStopped", "translate_file"]
 MOST_DEATHS = 3
 """Workers that may die over the same shard before it is given up."""
 
+MOST_STILLBORN = 5
+"""Workers that may die one after the other before they began, while none of the others gets anything done."""
+
 
 class ShardsStopped(UndividedError):
     """Somebody asked to stop; what is done is kept."""
@@ -165,7 +168,7 @@ class Leader:
             return
         self.partial[event.slot] += event.lines
         self.progress.advance(event.lines)
-        if event.ready:
+        if event.ready or event.done is not None:
             self.stillborn = 0
         if event.done is not None:
             self._take(self.busy.pop(event.slot), event.slot)
@@ -196,8 +199,10 @@ class Leader:
             self._take(shard, event.slot)
         elif shard is None:
             self.stillborn += 1
-            if self.stillborn >= MOST_DEATHS:
-                raise UndividedError(f"{MOST_DEATHS} workers one after the other died before they began ({event.dead})")
+            if self.stillborn >= MOST_STILLBORN:
+                raise UndividedError(
+                    f"{MOST_STILLBORN} workers one after the other died before they began ({event.dead})\n{self._remedy()}"
+                )
         else:
             self.progress.advance(-self.partial.pop(event.slot, 0))
             self.deaths[shard.number] += 1
