@@ -35,7 +35,8 @@ How it works: the file is cut into byte ranges of whole windows of 2,000 lines, 
 writes the translations of a range into a file of its own, to the disk and then by one rename into place; finished ranges are
 joined in order and removed. All of it is in `OUT.shards` beside the output until the output is whole. Stopped by anything, the
 same command goes on there; with another text, model or setting it refuses and says what changed. A worker that dies is replaced
-and its range given to another; a range that three workers die over ends the run, with its lines and bytes named. With Ray the
+and its range given to another; a range that three workers die over ends the run, with its lines and bytes named, and so do five
+workers that die one after the other before they began; the same command then goes on. With Ray the
 model, the text and the output have the same paths on every machine (a shared folder).
 """
 WORDS = ["A", "My", "red", "blue", "green", "grey", "boat", "house", "book", "door"]
@@ -94,6 +95,8 @@ class Measured(NamedTuple):
     """The same of the largest worker so far."""
     worker_kills: int
     leader_kills: int
+    given_up: int
+    """How often the command itself gave up, since too many workers died before they began, and was started again."""
 
 
 class Disturbance(NamedTuple):
@@ -143,23 +146,26 @@ def translate(model: Path, text: Path, out: Path, flags: list[str], disturb: Dis
     command = [sys.executable, "-m", "undivided", "translate", str(model), str(text), "-o", str(out), "--beam-size", "1", *flags]
     chance = random.Random(disturb.seed) if disturb else None
     began, notes, kills, stops = time.monotonic(), [], 0, [0.3, 0.6] if disturb else []
-    expected = disturb.expected if disturb else 0.0
+    expected, given_up = disturb.expected if disturb else 0.0, 0
     while True:
         process = subprocess.Popen(command, stderr=subprocess.PIPE)
-        watch = Watch(process, chance, max(1.0, expected / (disturb.kills if disturb else 1)))
+        watch = Watch(process, chance, max(4.0, expected / (disturb.kills if disturb else 1)))
         watch.start()
         stopped = wait(process, began + stops[0] * expected if stops else None)
         watch.join()
         notes += watch.notes
         kills += watch.kills
-        if not stopped:
+        if stopped:
+            stops.pop(0)
+        elif process.returncode == 1 and disturb and given_up < 10:
+            given_up += 1
+        else:
             break
-        stops.pop(0)
     if process.returncode:
-        raise SystemExit(f"the command failed with {process.returncode}:\n{process.stderr.read().decode()}")
+        raise SystemExit(f"the command failed with {process.returncode}")
     sha256 = hashlib.file_digest(out.open("rb"), "sha256").hexdigest()
     leader, worker = (tenths([note[which] for note in notes]) for which in (0, 1))
-    return Measured(sha256, time.monotonic() - began, leader, worker, kills, (2 if disturb else 0) - len(stops))
+    return Measured(sha256, time.monotonic() - began, leader, worker, kills, (2 if disturb else 0) - len(stops), given_up)
 
 
 def wait(process: subprocess.Popen[bytes], until: float | None) -> bool:
@@ -186,6 +192,7 @@ def is_flat(measured: Measured) -> bool:
 def row(name: str, measured: Measured) -> str:
     leader, worker = max(measured.leader), max(measured.worker)
     kills = f"{measured.worker_kills} workers, {measured.leader_kills} times the command"
+    kills += f"; gave up and started again: {measured.given_up}" if measured.given_up else ""
     return f"| {name} | {kills} | {duration(measured.seconds)} | {leader} MiB | {worker} MiB | `{measured.sha256[:16]}…` |"
 
 
