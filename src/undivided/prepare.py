@@ -62,6 +62,8 @@ def prepare_recipe(values: Values, console: Console) -> Plan:
     draft = build(values)
     if not draft.train.out:
         raise InputError("where should the model go? Name a directory: --out DIR")
+    if Path(draft.train.out).exists() and not Path(draft.train.out).is_dir():
+        raise InputError(f"{draft.train.out}: is a file; name a folder with --out")
     saved = Path(draft.train.out) / "training" / "recipe.json"
     if saved.exists():
         console.say(f"{draft.train.out}: going on with the training that was begun there")

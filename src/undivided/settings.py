@@ -278,8 +278,8 @@ def add_settings(verb: argparse.ArgumentParser, config_class: type, prefix: str 
         if name in without:
             continue
         section = name.rpartition(".")[0]
-        group = groups.get(section) or groups.setdefault(section, verb.add_argument_group(section or "preset"))
-        names = [*item.metadata["flags"], f"--{name}"]
+        group = groups.get(section) or groups.setdefault(section, verb.add_argument_group(section or "settings"))
+        names = list(dict.fromkeys([*item.metadata["flags"], f"--{name}"]))
         default = item.default if item.default is not dataclasses.MISSING else ""
         shown = "" if default in ("", False) else f" (default: {default})"
         kinds = f" [{', '.join(item.metadata['of'])}]" if item.metadata["of"] else ""

@@ -10,6 +10,7 @@ import pytest
 import sacrebleu
 
 from samples import flags, sentences, tiny_recipe, write_lines, write_pairs
+from undivided.cli import main
 
 REFERENCE = ("--threads", "1", "--engine", "torch")
 VERBS = ("train", "translate", "score", "look", "plan", "distill", "average", "paper", "demo")
@@ -363,3 +364,52 @@ def test_help_is_quick(spawn):
         assert spawn("train", "--help").communicate()[0]
         best = min(best, time.monotonic() - began)
     assert best < 0.8
+
+
+@pytest.mark.parametrize("more", [[], ["--workers", "2"]])
+def test_a_text_is_not_replaced_by_its_translation(run, model, tmp_path, more):
+    (tmp_path / "in").write_text("The old horse hears.\n")
+    result = run("translate", model, tmp_path / "in", "-o", tmp_path / "in", *more)
+    assert (result.code, "cannot be written to" in result.err) == (2, True)
+    (tmp_path / "link").symlink_to(tmp_path / "in")
+    assert run("translate", model, tmp_path / "in", "-o", tmp_path / "link", *more).code == 2
+    assert run("score", "--model", model, tmp_path / "in", tmp_path / "in", "-o", tmp_path / "in").code == 2
+    assert (tmp_path / "in").read_text() == "The old horse hears.\n"
+
+
+def test_a_file_may_stand_behind_options(run, model, tmp_path):
+    (tmp_path / "in").write_text("The old horse hears.\n")
+    before = run("translate", model, tmp_path / "in", "--beam-size", "1")
+    behind = run("translate", model, "--beam-size", "1", tmp_path / "in")
+    assert (behind.code, behind.out) == (0, before.out)
+    assert before.out.strip()
+
+
+def test_what_is_unknown_gets_a_hint(run):
+    result = run("train", "--model.d_modle=3")
+    assert result.code == 2
+    assert "--model.d_modle=3; did you mean --model.d_model?" in result.err
+    assert "undivided train --help" in result.err
+    assert "unrecognized arguments: three" in run("translate", "one", "two", "three").err
+
+
+def test_an_output_in_no_directory(run, model, tmp_path):
+    (tmp_path / "in").write_text("The old horse hears.\n")
+    result = run("translate", model, tmp_path / "in", "-o", tmp_path / "none" / "out")
+    assert (result.code, f"{tmp_path / 'none'}: no such directory" in result.err) == (2, True)
+
+
+@pytest.mark.parametrize("verb", ["train", "translate", "look", "score", "plan"])
+def test_no_flag_is_named_twice_in_the_help(capsys, verb):
+    with pytest.raises(SystemExit):
+        main([verb, "--help"])
+    for line in capsys.readouterr().out.splitlines():
+        names = [word.strip(",") for word in line.split() if word.startswith("--")] if line.startswith("  -") else []
+        assert len(names) == len(set(names)), line
+
+
+def test_a_file_where_the_model_should_go(run, tmp_path):
+    for name in ("out", "a", "b"):
+        (tmp_path / name).write_text("x\n")
+    result = run("train", "--train", tmp_path / "a", tmp_path / "b", "--out", tmp_path / "out")
+    assert (result.code, "is a file; name a folder" in result.err) == (2, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import signal
 import sys
@@ -30,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Threads that spin at every barrier stand in each other's way by a factor of ten where another program shares the cores.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
-        options = parser().parse_args(arguments)
+        options = parsed(arguments)
         options.arguments = list(arguments if arguments is not None else sys.argv[1:])
         return int(options.run(options) or 0)
     except BrokenPipeError:
@@ -45,6 +46,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code
 
 
+def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The command line. A file that stands behind options is taken too; for what is unknown, something like it is named."""
+    options, rest = parser().parse_known_args(arguments)
+    if len(rest) == 1 and not rest[0].startswith("-") and getattr(options, "file", "") == "-":
+        options.file = rest.pop()
+    if rest:
+        names = [name for action in options.verb._actions for name in action.option_strings]
+        unknown = rest[0].split("=")[0]
+        near = difflib.get_close_matches(unknown, names, 1) if unknown.startswith("-") else []
+        hint = f"; did you mean {near[0]}?" if near else ""
+        options.verb.error(f"unrecognized arguments: {' '.join(rest)}{hint}")
+    return options
+
+
 def parser() -> Parser:
     """The whole command line."""
     top = Parser(prog="undivided", description="Teach a Transformer a language pair from your own text, and translate with it.")
@@ -55,4 +70,6 @@ def parser() -> Parser:
         add_demo,
     ):  # fmt: skip
         add(verbs)
+    for verb in verbs.choices.values():
+        verb.set_defaults(verb=verb)
     return top

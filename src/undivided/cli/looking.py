@@ -8,7 +8,7 @@ from typing import Any
 
 from undivided.cli.options import Output, add_compute, add_quiet, input_lines, search_options
 from undivided.config import CorpusFiles, SearchConfig
-from undivided.console import Console, InputError, Progress
+from undivided.console import Console, InputError, Progress, plural
 from undivided.settings import add_settings, coerce
 
 
@@ -33,7 +33,7 @@ def add_look(verbs: Any) -> None:
     corpus = verb.add_argument_group("heads of a corpus")
     corpus.add_argument("--corpus", nargs="+", metavar="FILE", help="SOURCE TARGET files, or one TSV")
     corpus.add_argument("--lines", type=int, default=200, metavar="N", help="look at so many lines; 0 is all (default: 200)")
-    corpus.add_argument("--alignments", metavar="OUT", help="write word alignments in Pharaoh format, a line for each line")
+    corpus.add_argument("--alignments", metavar="OUT", help="write word alignments in Pharaoh format, a line for each of --lines")
     add_settings(verb, SearchConfig)
     add_compute(verb, None)
     add_quiet(verb)
@@ -94,3 +94,5 @@ def run_look_corpus(options: argparse.Namespace, console: Console) -> None:
     if options.alignments:
         with Output(options.alignments) as out:
             out.write("".join(f"{line}\n" for line in result.alignments))
+        rest = "" if not options.lines else ", the first of the corpus; --lines 0 is for all of it"
+        console.say(f"wrote the alignments of {plural(len(result.alignments), 'line')} to {options.alignments}{rest}")

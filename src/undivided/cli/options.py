@@ -52,6 +52,14 @@ def search_options(options: argparse.Namespace) -> dict[str, Any]:
     return result
 
 
+def keep_apart(output: str | None, *inputs: str | None) -> None:
+    """An output that would replace what it is made from is refused."""
+    if output and output != "-" and Path(output).exists():
+        for name in inputs:
+            if name and name != "-" and Path(name).exists() and Path(output).samefile(name):
+                raise InputError(f"{output}: it is read from, so it cannot be written to; choose another --output")
+
+
 class Output:
     """Stdout, or a file that appears whole or not at all."""
 
@@ -62,6 +70,8 @@ class Output:
         if self.path is None:
             sys.stdout.reconfigure(encoding="utf-8", errors="strict", newline="\n")  # type: ignore[union-attr]
             return sys.stdout
+        if not self.path.parent.is_dir():
+            raise InputError(f"{self.path.parent}: no such directory")
         self.part = self.path.with_name(self.path.name + ".part")
         self.stream = io.TextIOWrapper(fresh(self.part), encoding="utf-8", newline="\n")
         return self.stream

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from undivided.cli.options import Output, add_compute, add_quiet, count_lines, input_lines, search_options
+from undivided.cli.options import Output, add_compute, add_quiet, count_lines, input_lines, keep_apart, search_options
 from undivided.config import SearchConfig
 from undivided.console import Console, InputError, Progress, Remarks, plural, visible
 from undivided.settings import add_settings
@@ -50,6 +50,7 @@ def run_translate(options: argparse.Namespace) -> None:
     console = Console(options.quiet)
     if options.file != "-" and not Path(options.file).exists():
         raise InputError(f"{options.file}: no such file")
+    keep_apart(options.output, options.file, options.prefix)
     if options.workers is not None or options.ray is not None:
         _share_out(options, search, console)
         return
@@ -125,6 +126,7 @@ def add_score(verbs: Any) -> None:
 def run_score(options: argparse.Namespace) -> None:
     """Score files or a model."""
     search = search_options(options)
+    keep_apart(options.output, options.file, *options.reference)
     from undivided.score import Score, moses_bleu, perplexity, read_lines, score
 
     lines = read_lines(options.file)

@@ -109,5 +109,6 @@ def next_steps(pair: str, home: Path) -> list[str]:
         "What to do next:",
         f'  translate your own text:      echo "Open the file." | {command} translate {model}',
         f"  train on your own two files:  {command} train {files}",
-        f"  see what else it can do:      {command} translate --help",
+        f'  look inside:                  {command} look {model} "Open the file." -o look.html',
+        f"  see what else it can do:      {command} --help",
     ]
