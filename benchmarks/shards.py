@@ -105,6 +105,8 @@ class Disturbance(NamedTuple):
     seed: int
     kills: int
     expected: float
+    least: float = 4.0
+    """Seconds between two kills, on average at least: less than a worker takes to begin, and none ever would."""
 
 
 class Watch(threading.Thread):
@@ -149,7 +151,7 @@ def translate(model: Path, text: Path, out: Path, flags: list[str], disturb: Dis
     expected, given_up = disturb.expected if disturb else 0.0, 0
     while True:
         process = subprocess.Popen(command, stderr=subprocess.PIPE)
-        watch = Watch(process, chance, max(4.0, expected / (disturb.kills if disturb else 1)))
+        watch = Watch(process, chance, max(disturb.least, expected / disturb.kills) if disturb else 0.0)
         watch.start()
         stopped = wait(process, began + stops[0] * expected if stops else None)
         watch.join()
@@ -224,7 +226,8 @@ def main() -> None:
         if not options.no_ray and importlib.util.find_spec("ray"):
             ray = ["--ray", "local", *many]
             runs[f"Ray, {options.workers} workers, undisturbed"] = calm = translate(model, text, home / "ray", ray)
-            killed = translate(model, text, home / "ray-killed", ray, Disturbance(options.seed, options.kills, calm.seconds))
+            disturb = Disturbance(options.seed, options.kills, calm.seconds, least=15.0)
+            killed = translate(model, text, home / "ray-killed", ray, disturb)
             runs[f"Ray, {options.workers} workers, killed at random"] = killed
         out_lines = sum(1 for _ in (home / "killed").open("rb"))
     equal = len({each.sha256 for each in runs.values()}) == 1 and out_lines == options.lines
