@@ -353,7 +353,7 @@ def test_a_shard_that_kills_is_named_and_the_rest_is_kept(planned, tmp_path, cap
 def test_workers_that_die_before_they_begin(planned, tmp_path):
     crew = Made(planned)
     crew.start = lambda slot: crew.events.append(Event(slot, dead="exit code 1: no such thing"))
-    with pytest.raises(UndividedError, match=r"3 workers one after the other died .* \(exit code 1: no such thing\)"):
+    with pytest.raises(UndividedError, match=r"5 workers one after the other died .* \(exit code 1: no such thing\)"):
         Leader(planned, Joined(planned, tmp_path / "out"), Console(quiet=True)).lead(crew, 2)
 
 
