@@ -55,15 +55,11 @@ function luminance(...parts) {
 
 // One pixel a number.
 export function paint(canvas, { rows, columns, data }, colour) {
-  canvas.width = columns;
-  canvas.height = rows;
+  if (canvas.width !== columns || canvas.height !== rows) [canvas.width, canvas.height] = [columns, rows];
   const context = canvas.getContext("2d");
   const image = context.createImageData(columns, rows);
   for (let at = 0; at < data.length; at++) {
-    const [red, green, blue] = colour(data[at]);
-    image.data[4 * at] = red;
-    image.data[4 * at + 1] = green;
-    image.data[4 * at + 2] = blue;
+    image.data.set(colour(data[at]), 4 * at);
     image.data[4 * at + 3] = 255;
   }
   context.putImageData(image, 0, 0);
