@@ -58,9 +58,13 @@ export function paint(canvas, { rows, columns, data }, colour) {
   if (canvas.width !== columns || canvas.height !== rows) [canvas.width, canvas.height] = [columns, rows];
   const context = canvas.getContext("2d");
   const image = context.createImageData(columns, rows);
+  const pixels = image.data;
   for (let at = 0; at < data.length; at++) {
-    image.data.set(colour(data[at]), 4 * at);
-    image.data[4 * at + 3] = 255;
+    const shade = colour(data[at]);
+    pixels[4 * at] = shade[0];
+    pixels[4 * at + 1] = shade[1];
+    pixels[4 * at + 2] = shade[2];
+    pixels[4 * at + 3] = 255;
   }
   context.putImageData(image, 0, 0);
 }
