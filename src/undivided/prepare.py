@@ -57,6 +57,10 @@ class Plan(NamedTuple):
             yield
 
 
+PARTS = ("config.json", "manifest.json", "model.safetensors", "README.md")
+"""What every model folder holds."""
+
+
 def prepare_recipe(values: Values, console: Console) -> Plan:
     """The full recipe of a new run, or of one that was begun before and goes on."""
     draft = build(values)
@@ -66,8 +70,11 @@ def prepare_recipe(values: Values, console: Console) -> Plan:
         raise InputError(f"{draft.train.out}: is a file; name a folder with --out")
     saved = Path(draft.train.out) / "training" / "recipe.json"
     if saved.exists():
-        console.say(f"{draft.train.out}: going on with the training that was begun there")
         return Plan(_continued(read_record(saved), values), None)
+    foreign = [name for name in PARTS if (Path(draft.train.out) / name).exists()]
+    if foreign:
+        there = f"what is there ({', '.join(foreign)})"
+        raise InputError(f"{draft.train.out}: the model would replace {there}; name a new folder with --out")
     if draft.train.start:
         values = merge({"model": started(draft.train.start)}, values)
         draft = build(values)

@@ -68,9 +68,9 @@ def fill(config_class: type, values: Any, prefix: str, faults: list[str], elsewh
     arguments: dict[str, Any] = {}
     wrong: set[str] = set()
     for key, value in values.items():
-        name = f"{prefix}{key}"
+        name, where = f"{prefix}{key}", getattr(key, "where", "")
         if key not in fields:
-            faults.append(f"{name}: no such setting{_where_known(str(key), prefix, fields, elsewhere)}")
+            faults.append(f"{where}{name}: no such setting{_where_known(str(key), prefix, fields, elsewhere)}")
             continue
         kind = hints(config_class)[key]
         if dataclasses.is_dataclass(kind):
@@ -80,7 +80,7 @@ def fill(config_class: type, values: Any, prefix: str, faults: list[str], elsewh
             arguments[key] = coerce(value, kind)
             check_range(arguments[key], fields[key])
         except ValueError as error:
-            faults.append(f"{name}: {error}")
+            faults.append(f"{where}{name}: {error}")
             wrong.add(key)
     config = config_class(**{key: value for key, value in arguments.items() if key not in wrong})
     if fields.keys() >= values.keys() and hasattr(config, "faults"):
@@ -107,8 +107,8 @@ def merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> Values:
     """`over` laid on `under`, section by section."""
     result = dict(under)
     for key, value in over.items():
-        both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
-        result[key] = merge(result[key], value) if both else value
+        below = result.pop(key, None)  # The key goes too: it may say where it was written.
+        result[key] = merge(below, value) if isinstance(value, Mapping) and isinstance(below, Mapping) else value
     return result
 
 
@@ -219,18 +219,38 @@ DEEPEST = 20
 """A recipe is a few kilobytes, sections → keys → lists of files: what is far beyond was not written by a person."""
 
 
+class Written(str):
+    """A key of a recipe file that knows where it stands, so that a fault can say so."""
+
+    def __new__(cls, key: str, where: str) -> Written:
+        written = super().__new__(cls, key)
+        written.where = where
+        return written
+
+    where: str
+
+
 def read_yaml(path: str | Path) -> Values:
-    """What a recipe file says, as nested values."""
+    """What a recipe file says, as nested values whose keys know their line."""
     import yaml
+
+    class Loader(yaml.SafeLoader):
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            found = super().construct_mapping(node, deep)
+            lines = {key.value: key.start_mark.line + 1 for key, _ in node.value}
+            return {Written(str(key), f"{path}, line {lines[key]}: ") if key in lines else key: found[key] for key in found}
 
     try:
         content = read_bounded(Path(path), MOST_RECIPE).decode("utf-8")
         _check_yaml(yaml.parse(content, Loader=yaml.SafeLoader), path)
-        values = yaml.safe_load(content)
+        values = yaml.load(content, Loader)
     except FileNotFoundError:
         raise InputError(f"{path}: no such recipe file") from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read as a recipe: {error}") from None
+    except yaml.MarkedYAMLError as error:
+        where = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise InputError(f"{path}{where}: not valid YAML: {' '.join(filter(None, (error.context, error.problem)))}") from None
     except (yaml.YAMLError, ValueError) as error:
         raise InputError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
     if values is None:

@@ -51,6 +51,8 @@ def train(values: Values, console: Console | None = None) -> Path:
             console = Console(quiet=True, stream=io.StringIO())
             group.wait()
         plan = prepare_run(values, console, group)
+        if plan.record is None:
+            console.say(f"{plan.folder.parent}: going on with the training that was begun there")
         if group.leads:
             until_the_end.enter_context(plan.begun())
             if group.size > 1:
@@ -272,6 +274,10 @@ class Trainer(Run):
             self.console.say("no checkpoint was written yet: training begins at step 1")
             return
         self.restore(found)
+        if self._finished():
+            more = "--max-steps, --max-epochs or --minutes"
+            self.console.say(f"step {self.state.step:,} was its last; to go on, give it more: {more}")
+            return
         self.console.say(f"resumed at step {self.state.step:,}")
         self.log.write("resume", self.state)
 

@@ -93,6 +93,16 @@ def test_a_killed_run_ends_bit_identical(runs):
     assert whole == killed
 
 
+def test_a_finished_run_says_so(runs, tmp_path):
+    copy_of = shutil.copytree(runs[0], tmp_path / "copy")
+    said = io.StringIO()
+    train({"train": {"out": str(copy_of)}}, Console(stream=said))
+    assert "step 60 was its last; to go on, give it more: --max-steps" in said.getvalue()
+    assert "resumed" not in said.getvalue()
+    train({"train": {"out": str(copy_of), "max_steps": 61}}, Console(stream=said))
+    assert "resumed at step 60" in said.getvalue()
+
+
 def test_a_killed_run_counts_the_same(runs):
     states = [json.loads((run / "training" / "checkpoints" / "step-000000060" / "state.json").read_text()) for run in runs]
     for state in states:

@@ -95,9 +95,18 @@ def test_odd_recipes(fails, tmp_path, text, monkeypatch):
 def test_wrong_recipe_key(fails, tmp_path, files):
     (tmp_path / "r.yaml").write_text("model:\n  d_modle: 64\ntrain:\n  max_step: 3\n")
     said = fails(2, "train", tmp_path / "r.yaml", "--train", *files, "--out", tmp_path / "m")
-    assert "model.d_modle: no such setting; did you mean 'd_model'?" in said
-    assert "train.max_step: no such setting; did you mean 'max_steps'?" in said
+    assert "r.yaml, line 2: model.d_modle: no such setting; did you mean 'd_model'?" in said
+    assert "r.yaml, line 4: train.max_step: no such setting; did you mean 'max_steps'?" in said
     assert not (tmp_path / "m").exists()
+
+
+def test_the_place_of_a_fault_is_where_the_value_was_written(fails, tmp_path, files):
+    (tmp_path / "r.yaml").write_text("model:\n  d_model: wide\n  n_heads: many\n")
+    said = fails(2, "train", tmp_path / "r.yaml", "--train", *files, "--out", tmp_path / "m", "--model.d_model=broad")
+    assert "r.yaml, line 3: model.n_heads: expected a whole number, got 'many'" in said
+    assert "- model.d_model: expected a whole number, got 'broad'" in said
+    (tmp_path / "r.yaml").write_text("model:\n  d_model: [1,\ntrain: {}\n")
+    assert "r.yaml, line 3: not valid YAML: " in fails(2, "train", tmp_path / "r.yaml", "--train", *files)
 
 
 def test_missing_corpus(fails, tmp_path, files):
@@ -413,3 +422,11 @@ def test_a_file_where_the_model_should_go(run, tmp_path):
         (tmp_path / name).write_text("x\n")
     result = run("train", "--train", tmp_path / "a", tmp_path / "b", "--out", tmp_path / "out")
     assert (result.code, "is a file; name a folder" in result.err) == (2, True)
+
+
+def test_no_file_of_another_is_replaced_by_a_model(fails, tmp_path, files):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "README.md").write_text("dear")
+    said = fails(2, "train", "--train", *files, "--out", tmp_path / "mine")
+    assert "mine: the model would replace what is there (README.md); name a new folder with --out" in said
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["README.md"]
