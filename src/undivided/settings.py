@@ -243,7 +243,7 @@ def read_yaml(path: str | Path) -> Values:
     try:
         content = read_bounded(Path(path), MOST_RECIPE).decode("utf-8")
         _check_yaml(yaml.parse(content, Loader=yaml.SafeLoader), path)
-        values = yaml.load(content, Loader)
+        values = Loader(content).get_single_data()
     except FileNotFoundError:
         raise InputError(f"{path}: no such recipe file") from None
     except (OSError, UnicodeDecodeError) as error:

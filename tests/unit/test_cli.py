@@ -105,7 +105,7 @@ def test_the_place_of_a_fault_is_where_the_value_was_written(fails, tmp_path, fi
     said = fails(2, "train", tmp_path / "r.yaml", "--train", *files, "--out", tmp_path / "m", "--model.d_model=broad")
     assert "r.yaml, line 3: model.n_heads: expected a whole number, got 'many'" in said
     assert "- model.d_model: expected a whole number, got 'broad'" in said
-    (tmp_path / "r.yaml").write_text("model:\n  d_model: [1,\ntrain: {}\n")
+    (tmp_path / "r.yaml").write_text("model:\n  d_model: [1,\n  n_heads: 2: 3\n")
     assert "r.yaml, line 3: not valid YAML: " in fails(2, "train", tmp_path / "r.yaml", "--train", *files)
 
 
