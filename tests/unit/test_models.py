@@ -339,3 +339,15 @@ def test_more_tokens_than_learned_positions_are_refused():
     model = tiny(kind="convolutional", positions="learned", max_positions=4)
     with pytest.raises(InputError, match="longer than the 4 learned positions"):
         model.encode(torch.tensor([[5, 6, 7, 8, EOS]]), None)
+
+
+@pytest.mark.parametrize("kind", ["transformer", "recurrent", "convolutional"])
+def test_a_fresh_model_knows_no_more_and_no_less_than_chance(kind):
+    torch.manual_seed(0)
+    settings = {"kind": kind, "d_model": 128, "encoder_layers": 4, "decoder_layers": 4}
+    model = make_model(build({"model": settings}).model, 1000, 1000).eval()
+    src, tgt_in, wanted = (torch.randint(5, 1000, (8, length)) for length in (30, 25, 25))
+    with torch.no_grad():
+        logits = model.logits(model.decode(model.encode(src, None), tgt_in))
+    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), wanted.flatten())
+    assert math.log(1000) - 0.1 < float(loss) < math.log(1000) + 1.0

@@ -1,7 +1,8 @@
 """Convolutional sequence-to-sequence: gated convolutions with attention in every decoder layer (Gehring et al., 2017).
 
-Differs from theirs: no weight normalisation, positions as `model.positions` says (theirs are `learned`), and the gradient
-of the encoder is not scaled.
+Differs from theirs: no weight normalisation; positions as `model.positions` says (theirs are `learned`); the gradient of the
+encoder is not scaled; dot products are, by 1/√d_model, since embeddings enter with variance 1 and attention should begin even;
+and what attention gives is not multiplied by the root of the source's length, since sinusoids have a mean that does not vanish.
 """
 
 from __future__ import annotations
@@ -61,15 +62,14 @@ class Attention(nn.Module):
         width = config.d_hidden or config.d_model
         self.query = nn.Linear(width, config.d_model)
         self.output = nn.Linear(config.d_model, width)
+        self.scale = config.d_model**-0.5
 
     def forward(self, h: Tensor, embedded: Tensor, reading: Reading) -> tuple[Tensor, Tensor]:
         """States `B T D`, or beams `B W D`, with what of the source they asked for; and the weights `B T S`."""
-        query = (self.query(h) + embedded) * HALF
+        query = (self.query(h) + embedded) * HALF * self.scale
         weights = multiplicative_weights(query, reading.key, reading.mask)
         weights = seen(self, weights[:, None])[:, 0]  # B T S
-        # A mean of m values has a variance m times smaller than theirs, if all weigh the same.
-        context = weights @ reading.value * reading.spread
-        return (h + self.output(context)) * HALF, weights
+        return (h + self.output(weights @ reading.value)) * HALF, weights
 
 
 class DecoderLayer(nn.Module):
@@ -98,12 +98,11 @@ class Reading:
     key: Tensor  # B S D
     value: Tensor  # B S D
     mask: Tensor | None  # B S
-    spread: Tensor  # B 1 1, the root of the number of real tokens
 
     def keep(self, sentences: Tensor) -> Reading:
         """The reading of chosen sentences."""
         mask = None if self.mask is None else self.mask[sentences]
-        return Reading(self.key[sentences], self.value[sentences], mask, self.spread[sentences])
+        return Reading(self.key[sentences], self.value[sentences], mask)
 
 
 @dataclass
@@ -163,9 +162,7 @@ class Convolutional(Seq2Seq):
     def read(self, memory: Memory) -> Reading:
         """The parts of the memory."""
         key, value = memory.states.chunk(2, dim=-1)
-        real = torch.ones_like(memory.states[:, :, 0]) if memory.mask is None else memory.mask
-        spread = real.sum(dim=1).to(memory.states.dtype).sqrt()[:, None, None]
-        return Reading(key, value, memory.mask, spread)
+        return Reading(key, value, memory.mask)
 
     def decode(self, memory: Memory, tgt_in: Tensor) -> Tensor:
         """Teacher-forced: target ids shifted right `B T` → states `B T D`. A window ends at its own place."""
