@@ -37,11 +37,10 @@ from torch import nn
 from undivided.artifact import load_relative
 from undivided.classify import Classifier, as_values
 from undivided.corpus import byte_lines
-from undivided.generate import Generator
+from undivided.generate import Generator, stream_likelihood
 from undivided.models import DecoderOnly, Drawing
 from undivided.pictures import contact_sheet, png, read_idx, read_images, read_labels, write_idx
 from undivided.tasks.classes import moved
-from undivided.tasks.language import stream_likelihood
 from undivided.tokens import Subwords
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -213,6 +213,13 @@ def load_relative(folder: str | Path, device: torch.device | None = None) -> Rel
     raise InputError(f"{folder}: a translator ({found.recipe.model.kind}). Use it with: undivided translate")
 
 
+def kind_of(folder: str | Path) -> str:
+    """The kind of model that a folder holds."""
+    if not Path(folder).is_dir():
+        raise InputError(f"{folder}: no such model folder")
+    return _read_config(manifest.current(Path(folder)))[0].model.kind
+
+
 def verb_of(kind: str) -> str:
     """The command that uses a kind of model."""
     return "translate" if kind in PAIRED else "generate" if kind in DECODER_ONLY + DRAWING else "classify"

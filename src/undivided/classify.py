@@ -14,7 +14,7 @@ from undivided.artifact import RelativeArtifact, open_relative, verb_of
 from undivided.batches import padded
 from undivided.console import InputError
 from undivided.models import EncoderOnly, Vision
-from undivided.tokens import BOS, PAD
+from undivided.tokens import BOS, EOS, PAD
 
 BATCH = 64
 """Texts or images that are read together."""
@@ -25,6 +25,8 @@ class Class(NamedTuple):
 
     name: str
     probability: float
+    cut: bool = False
+    """Whether only the beginning of a text was read."""
 
 
 class Classifier:
@@ -36,7 +38,7 @@ class Classifier:
         self.classes = self.artifact.recipe.data.classes
         if not self.classes or not isinstance(self.artifact.model, EncoderOnly | Vision):
             use = "fine-tune it with --train.start" if kind == "encoder_only" else f"use it with: undivided {verb_of(kind)}"
-            raise InputError(f"{model}: a {kind} model without classes; {use}")
+            raise InputError(f"{model}: knows no classes ({kind}); {use}")
 
     @property
     def sees(self) -> bool:
@@ -44,16 +46,18 @@ class Classifier:
         return isinstance(self.artifact.model, Vision)
 
     def texts(self, texts: Sequence[str]) -> list[Class]:
-        """The class of each text; all that are too long are named at once."""
-        rows = self.artifact.text.source.encode(texts)
-        longest = self.artifact.recipe.data.max_length
-        over = [str(number) for number, row in enumerate(rows, 1) if len(row) >= longest]
-        if over:
-            raise InputError(
-                f"longer than the {longest - 1} subwords that this model reads: text {', '.join(over[:5])}"
-                + (f" and {len(over) - 5:,} more" if len(over) > 5 else "")
-            )
-        return self.rows(rows)
+        """The class of each text; of one that is too long for the model, that of its beginning; of an empty one, none."""
+        rows, most = self.artifact.text.source.encode(texts), self.longest
+        found = self.rows([row if len(row) <= most else [*row[: most - 1], EOS] for row in rows])
+        return [
+            each._replace(cut=len(row) > most) if text.strip() else Class("", 0.0)
+            for text, row, each in zip(texts, rows, found, strict=True)
+        ]
+
+    @property
+    def longest(self) -> int:
+        """The subwords that are read of a text, with its end."""
+        return self.artifact.recipe.data.max_length - 1
 
     def rows(self, rows: Sequence[Sequence[int]]) -> list[Class]:
         """The class of each row of ids, which `</s>` closes."""

@@ -35,7 +35,7 @@ class CorpusFiles:
     def unpaired(self) -> list[str]:
         """What is wrong where each line must have another beside it."""
         if self.source and self.alone:
-            return [f"{self.source} has no target file beside it and is not a .tsv file"]
+            return [f"{self.source} has no file of translations or labels beside it and is not a .tsv file"]
         return []
 
 
@@ -43,8 +43,10 @@ class CorpusFiles:
 class DataConfig:
     """What is learned from."""
 
-    train: list[CorpusFiles] = setting([], "SOURCE TARGET files, or one TSV; may be repeated", flags=("--train",))
-    valid: list[CorpusFiles] = setting([], "held-out pairs for validation", flags=("--valid",))
+    train: list[CorpusFiles] = setting(
+        [], "SOURCE TARGET files or one TSV (other kinds: TEXT, TEXT LABELS, IMAGES LABELS); may be repeated", flags=("--train",)
+    )
+    valid: list[CorpusFiles] = setting([], "the same, held out for validation", flags=("--valid",))
     source_lang: str = setting("", "language of the source, such as en", flags=("--source-lang",))
     target_lang: str = setting("", "language of the target, such as de", flags=("--target-lang",))
     on_bad_line: Literal["skip", "error"] = setting("skip", "drop and report bad lines, or stop at them", flags=("--on-bad-line",))
@@ -293,7 +295,9 @@ class SearchConfig:
     sample: bool = setting(False, "draw translations at random instead of searching", flags=("--sample",))
     temperature: float = setting(1.0, "sharpness of sampling; smaller is safer", flags=("--temperature",), at_least=1e-6)
     top_k: int = setting(0, "sample from the k likeliest tokens; 0 is all", flags=("--top-k",), at_least=0)
-    top_p: float = setting(1.0, "sample from the likeliest tokens that hold this probability", flags=("--top-p",), at_least=1e-6)
+    top_p: float = setting(
+        1.0, "sample from the likeliest tokens that hold this probability", flags=("--top-p",), at_least=1e-6, at_most=1.0
+    )
     seed: int = setting(1, "seed of sampling", at_least=0)
 
 

@@ -185,7 +185,7 @@ def byte_pairs(files: CorpusFiles) -> Iterator[tuple[bytes, bytes | None]]:
             total = sum(1 for _ in byte_lines(longer))
             raise InputError(
                 f"{shorter} ends after {plural(lines, 'line')}, but {longer} has {total:,}: "
-                "line n of one must translate line n of the other; find where they part and mend it"
+                "line n of one belongs to line n of the other; find where they part and mend it"
             )
         lines += 1
         yield source, target

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,8 +17,8 @@ from undivided.config import SearchConfig
 from undivided.console import InputError
 from undivided.models import DecoderOnly, Drawing
 from undivided.search import continued, draw, uniform
-from undivided.settings import check_range
-from undivided.tokens import BOS, PAD, Subwords
+from undivided.settings import check_range, suggestion
+from undivided.tokens import BOS, EOS, PAD, Subwords
 
 
 class Continuation(NamedTuple):
@@ -36,7 +37,7 @@ class Generator:
         self.artifact, self.device = open_relative(model, device, threads)
         kind = self.artifact.recipe.model.kind
         if not isinstance(self.artifact.model, DecoderOnly | Drawing):
-            raise InputError(f"{model}: a {kind} model writes nothing; use it with: undivided {verb_of(kind)}")
+            raise InputError(f"{model}: its kind ({kind}) writes nothing; use it with: undivided {verb_of(kind)}")
         self.model: DecoderOnly | Drawing = self.artifact.model
 
     @property
@@ -74,17 +75,55 @@ class Generator:
         found = continued(model, model.start(len(rows)), rows, config, limits)
         return [[Continuation(subwords.decode([each.tokens])[0], each.score, each.finished) for each in row] for row in found]
 
+    def perplexity(self, lines: Sequence[str]) -> float:
+        """Of a text, line after line, for each of its subwords and ends of lines."""
+        if not isinstance(self.model, DecoderOnly):
+            raise InputError("this model draws; it does not read text")
+        ids = np.array([token for row in self.artifact.text.source.encode([x for x in lines if x.strip()]) for token in row])
+        if not len(ids):
+            raise InputError("nothing to score: there is no text")
+        total = stream_likelihood(self.model, ids, self.artifact.recipe.data.max_length, self.device)
+        return math.exp(-total / len(ids))
+
     def images(self, texts: Sequence[str], **options: Any) -> np.ndarray:
         """Images `N C Y X` as bytes, `n_best` drawn for each text; a function of the seed."""
         config, model = self.search_config(**options), self.model
         if not isinstance(model, Drawing):
             raise InputError("this model writes text; it does not draw")
+        known = self.artifact.recipe.data.classes
+        for name in texts:
+            if known and name not in known:
+                raise InputError(f"{name!r} is nothing it learned to draw{suggestion(name, known)}; it knows: {', '.join(known)}")
         given = captions(texts, self.artifact.text.source, self.artifact.recipe.data.max_length)
         given = given.repeat_interleave(config.n_best, dim=0).to(self.device)
         with torch.inference_mode():
             codes = _drawn_codes(model, given, config)
             pixels = model.codebook.draw(codes).clamp(0, 1)
         return (pixels * 255).round().byte().cpu().numpy()
+
+
+def begun(tokens: Tensor) -> Tensor:
+    """Tokens as a decoder-only model reads them: behind the end of a line another begins."""
+    return torch.where(tokens == EOS, BOS, tokens)
+
+
+def stream_likelihood(model: DecoderOnly, stream: np.ndarray, context: int, device: torch.device) -> float:
+    """Log-likelihood of a stream of ids, each token predicted once; all but the first have half a context before them."""
+    half, total = max(1, context // 2), 0.0
+    ids = torch.from_numpy(stream.astype(np.int64))
+    with torch.inference_mode():
+        for start in range(0, max(1, len(ids) - half), half):
+            row = ids[start : start + context].to(device)
+            scores = token_scores(model, row, int(ids[start - 1]) if start else EOS)
+            total += float(scores.sum() if start == 0 else scores[context - half :].sum())
+    return total
+
+
+def token_scores(model: DecoderOnly, row: Tensor, before: int = EOS) -> Tensor:
+    """Log-probability of each token of a row `T` after those before it, of which the first is `before`."""
+    read = begun(torch.cat([row.new_tensor([before]), row[:-1]]))
+    logits = model.logits(model(read[None])[0]).float()
+    return logits.log_softmax(dim=-1).gather(1, row[:, None])[:, 0]
 
 
 def captions(names: Sequence[str], subwords: Subwords, longest: int) -> Tensor:

@@ -43,10 +43,10 @@ def read_idx(path: str | Path) -> np.ndarray:
     return np.frombuffer(content, dtype=np.uint8).reshape(shape)
 
 
-def write_idx(path: Path, values: np.ndarray) -> None:
-    """Bytes of any shape as an IDX file."""
+def write_idx(path: str | Path, values: np.ndarray) -> None:
+    """Bytes of any shape as an IDX file: images `N Y X` (grey) or `N Y X C`, labels `N`."""
     head = struct.pack(f">4B{values.ndim}I", 0, 0, 8, values.ndim, *values.shape)
-    write_whole(path, head + np.ascontiguousarray(values, dtype=np.uint8).tobytes())
+    write_whole(Path(path), head + np.ascontiguousarray(values, dtype=np.uint8).tobytes())
 
 
 def read_images(path: str | Path) -> np.ndarray:

@@ -70,13 +70,17 @@ def prepare_recipe(values: Values, console: Console) -> Plan:
         raise InputError(f"{draft.train.out}: is a file; name a folder with --out")
     saved = Path(draft.train.out) / "training" / "recipe.json"
     if saved.exists():
-        return Plan(_continued(read_record(saved), values), None)
+        record = read_record(saved)
+        _same_kind(values, record["recipe"].get("model", {}), f"{draft.train.out}: holds the training of", "choose another --out")
+        return Plan(_continued(record, values), None)
     foreign = [name for name in PARTS if (Path(draft.train.out) / name).exists()]
     if foreign:
         there = f"what is there ({', '.join(foreign)})"
         raise InputError(f"{draft.train.out}: the model would replace {there}; name a new folder with --out")
     if draft.train.start:
-        values = merge({"model": started(draft.train.start)}, values)
+        begin = started(draft.train.start)
+        _same_kind(values, begin, f"train.start: {draft.train.start} holds", "start from another")
+        values = merge({"model": begin}, values)
         draft = build(values)
     files = _wanted(draft.model.kind)
     if not draft.data.train:
@@ -114,6 +118,13 @@ def started(folder: str) -> Values:
     if not isinstance(recipe, dict) or not isinstance(recipe.get("model"), dict):
         raise InputError(f"train.start: {folder}: config.json describes no model")
     return dict(recipe["model"])
+
+
+def _same_kind(values: Values, there: Mapping[str, Any], what: str, advice: str) -> None:
+    """Refuse another kind of model than a person asks for, before each of its settings is called wrong."""
+    asked, found = values.get("model", {}).get("kind"), there.get("kind", "transformer")
+    if asked not in (None, found):
+        raise InputError(f"{what} a model of kind {found}, not {asked}; {advice}")
 
 
 def _wanted(kind: str) -> tuple[str, str, str]:

@@ -9,8 +9,13 @@ from pathlib import Path
 
 from sacrebleu.metrics import BLEU, CHRF, TER
 
+from undivided.artifact import kind_of
+from undivided.classify import Classifier
+from undivided.config import DECODER_ONLY, DRAWING
 from undivided.console import InputError, plural
 from undivided.corpus import LONGEST_LINE, byte_lines
+from undivided.generate import Generator
+from undivided.pictures import read_images, read_labels
 from undivided.translate import Translator
 
 
@@ -73,6 +78,25 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], target_lang: str 
     metric = bleu_metric(target_lang)
     value = metric.corpus_score(list(hypotheses), [list(references)])
     return Score("BLEU", value.score, str(metric.get_signature()))
+
+
+def score_relative(model: str | Path, file: str, labels: Sequence[str], device: str = "auto", threads: int = 0) -> Score:
+    """The perplexity that a decoder-only model has of a text, or the accuracy of one that knows classes."""
+    kind = kind_of(model)
+    if len(labels) != (kind not in DECODER_ONLY + DRAWING):
+        wants = "a text alone" if kind in DECODER_ONLY else "one file, and one with its labels behind it"
+        raise InputError(f"{model}: a model of kind {kind} is measured on {wants}")
+    if kind in DECODER_ONLY + DRAWING:
+        generator = Generator(model, device, threads)
+        context = generator.artifact.recipe.data.max_length
+        return Score("perplexity", generator.perplexity(read_lines(file)), f"tokens:subwords|end:counted|context:{context}")
+    classifier = Classifier(model, device, threads)
+    found = classifier.images(read_images(file)) if classifier.sees else classifier.texts(read_lines(file))
+    names = read_labels(Path(labels[0]), classifier.classes) if classifier.sees else read_lines(labels[0])
+    if len(names) != len(found) or not names:
+        raise InputError(f"{file} has {plural(len(found), 'example')}, but {labels[0]} has {plural(len(names), 'label')}")
+    right = sum(each.name == name for each, name in zip(found, names, strict=True))
+    return Score("accuracy", 100 * right / len(names), f"percent|examples:{len(names)}")
 
 
 def moses_bleu(hypotheses: Sequence[str], references: Sequence[str], lang: str) -> Score:

@@ -30,10 +30,11 @@ def setting(
     flags: tuple[str, ...] = (),
     at_least: float | None = None,
     below: float | None = None,
+    at_most: float | None = None,
     of: tuple[str, ...] = (),
 ) -> T:
     """A config field with its help text, extra flag names, allowed range, and the kinds it is a setting of (all if none)."""
-    metadata = {"help": help, "flags": flags, "at_least": at_least, "below": below, "of": of}
+    metadata = {"help": help, "flags": flags, "at_least": at_least, "below": below, "at_most": at_most, "of": of}
     if isinstance(default, list):
         return field(default_factory=lambda: list(default), metadata=metadata)  # type: ignore[return-value]
     return field(default=default, metadata=metadata)
@@ -126,11 +127,13 @@ def suggestion(word: str, known: Any) -> str:
 
 def check_range(value: Any, item: dataclasses.Field[Any]) -> None:
     """Raise ValueError where a number is outside what its setting allows."""
-    low, high = item.metadata.get("at_least"), item.metadata.get("below")
+    low, high, most = (item.metadata.get(bound) for bound in ("at_least", "below", "at_most"))
     if low is not None and not value >= low:
         raise ValueError(f"{value} is less than {low:g}")
     if high is not None and not value < high:
         raise ValueError(f"{value} is not below {high:g}")
+    if most is not None and not value <= most:
+        raise ValueError(f"{value} is more than {most:g}")
 
 
 def coerce(value: Any, kind: Any) -> Any:

@@ -11,9 +11,8 @@ from samples import sentences, write_lines, write_pairs
 from undivided.artifact import load_relative
 from undivided.classify import Classifier
 from undivided.console import Console
-from undivided.generate import Generator
+from undivided.generate import Generator, token_scores
 from undivided.pictures import write_idx
-from undivided.tasks.language import token_scores
 from undivided.train import train
 
 MODEL = {"d_model": 32, "d_ff": 64, "n_heads": 4, "dropout": 0.0, "norm": "pre", "activation": "gelu"}

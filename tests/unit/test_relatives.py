@@ -1,5 +1,9 @@
 """The relatives of the Transformer: their laws as models, their tasks, their folders, and what is said of bad input."""
 
+import dataclasses
+import math
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -10,14 +14,13 @@ from undivided.checkpoint import average
 from undivided.classify import Classifier
 from undivided.config import ModelConfig, SearchConfig
 from undivided.console import Console, InputError
-from undivided.generate import Generator
+from undivided.generate import Generator, stream_likelihood, token_scores
 from undivided.models import DecoderOnly, EncoderOnly, make_model, make_relative
 from undivided.models.drawing import Codebook, Drawing
 from undivided.models.vision import Vision, joined, patches
 from undivided.pictures import contact_sheet, png, read_images, write_idx
 from undivided.search import continued
 from undivided.tasks.classes import moved
-from undivided.tasks.language import stream_likelihood, token_scores
 from undivided.tasks.masked import MASK, hide
 from undivided.tokens import BOS, EOS, PAD
 from undivided.train import train
@@ -216,7 +219,16 @@ def test_a_language_model_from_text_to_text(tmp_path, text, run):
     assert not (out / "README.md").read_text(encoding="utf-8").startswith("# A translator")
     average(out, 1, tmp_path / "averaged")
     assert Generator(tmp_path / "averaged").text(["The"])
-    for verb, message in (("translate", "does not translate"), ("classify", "without classes")):
+    ran = run("score", "--model", out, text[0])
+    perplexity = float(ran.out.split()[1])
+    lines = Path(text[0]).read_text(encoding="utf-8").splitlines()
+    ids = [token for row in load_relative(out).text.source.encode(lines) for token in row]
+    nats = -stream_likelihood(load_relative(out).model, np.array(ids), recipe["data"]["max_length"], torch.device("cpu"))
+    assert perplexity == pytest.approx(math.exp(nats / len(ids)), abs=0.01)
+    assert "is measured on a text alone" in run("score", "--model", out, text[0], text[0]).err
+    assert run("generate", out, "The", "--top-p", "1").code == 0
+    assert "top_p: 2.0 is more than 1" in run("generate", out, "The", "--top-p", "2").err
+    for verb, message in (("translate", "does not translate"), ("classify", "knows no classes")):
         ran = run(verb, out, text[0])
         assert (ran.code, message in ran.err) == (2, True), ran.err
 
@@ -236,6 +248,21 @@ def test_hidden_words_then_classes(tmp_path, text, run):
     right = [line.split("\t")[0] == label for line, (_, label) in zip(ran.out.splitlines(), pairs, strict=True)]
     assert np.mean(right) > 0.9
     assert Classifier(out).texts(["The dog sees the house today."])[0].name == "dog"
+    accuracy = 100 * np.mean(right)
+    ran = run("score", "--model", out, tmp_path / "labelled.src", tmp_path / "labelled.tgt")
+    assert ran.out == f"accuracy {accuracy:.2f} percent|examples:80\n"
+    (tmp_path / "odd").write_text("The dog sees the house today.\n\n" + "The dog sees. " * 100 + "\n", encoding="utf-8")
+    ran = run("classify", out, tmp_path / "odd")
+    first, empty, long = ran.out.splitlines()
+    assert (first.split()[0], empty, len(long.split())) == ("dog", "", 2)
+    assert "odd, line 3: longer than" in ran.err
+    assert ran.err.count("longer than") == 1
+    wrong = run(
+        "train", "--train", *write_pairs(tmp_path, "x", pairs), "--train.start", out, "--model.kind", "vision", "--out", "no"
+    )
+    assert "holds a model of kind encoder_only, not vision" in wrong.err
+    wrong = run("train", "--model.kind", "vision", "--out", out)
+    assert "holds the training of a model of kind encoder_only, not vision; choose another --out" in wrong.err
 
 
 def test_images_to_classes(tmp_path, run):
@@ -265,6 +292,13 @@ def test_words_to_images(tmp_path, run):
     assert images.shape == (4, 1, 8, 8)
     assert (images == Generator(out).images(["bright left", "bright right"], n_best=2, seed=1)).all()
     assert "name a file for the image" in run("generate", out, "bright left").err
+    found = load_relative(out)
+    data = dataclasses.replace(found.recipe.data, classes=["bright left", "bright right"])
+    known = Generator(dataclasses.replace(found, recipe=dataclasses.replace(found.recipe, data=data)))
+    with pytest.raises(
+        InputError, match=r"'bright lift' is nothing it learned to draw; did you mean 'bright left'\?; it knows: bright"
+    ):
+        known.images(["bright lift"])
 
 
 def test_drawing_with_cache_equals_predicting_the_whole():

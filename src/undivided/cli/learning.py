@@ -17,7 +17,8 @@ def add_train(verbs: Any) -> None:
     verb = verbs.add_parser(
         "train",
         help="learn a model; on an existing directory, go on",
-        description="Learn a model from parallel text. Settings come from a recipe, from flags, or from both (flags win). "
+        description="Learn a model: a translator from parallel text, or another kind as its recipe says. Settings come from a "
+        "recipe, from flags, or from both (flags win). "
         f"Presets: {', '.join(PRESETS)}. Run again on the same --out to go on after a stop.",
     )
     verb.add_argument("recipe", nargs="?", help="a YAML file with the settings")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from undivided.cli.options import Output, add_compute, input_lines, search_options
 from undivided.config import SearchConfig
-from undivided.console import InputError, visible
+from undivided.console import Console, InputError, Remarks, visible
 from undivided.settings import add_settings
 
 if TYPE_CHECKING:
@@ -26,7 +26,9 @@ def add_generate(verbs: Any) -> None:
         "the model's recipe said, if not said here.",
     )
     verb.add_argument("model", help="the folder of a decoder_only or drawing model")
-    verb.add_argument("prompt", nargs="+", help="what to begin with, or to draw; several are done one after the other")
+    verb.add_argument(
+        "prompt", nargs="+", help="what to begin with, or to draw; several are done one after the other; - reads lines of stdin"
+    )
     verb.add_argument("-o", "--output", default="-", metavar="OUT", help="a file of text, or for images a .png (default: stdout)")
     verb.add_argument("--scale", type=int, default=1, metavar="N", help="enlarge images so many times (default: 1)")
     add_settings(verb, SearchConfig)
@@ -43,9 +45,10 @@ def run_generate(options: argparse.Namespace) -> None:
     from undivided.tokens import one_line
 
     generator = Generator(options.model, options.device, options.threads)
+    prompts = [text for each in options.prompt for text in (_stdin() if each == "-" else [each])]
     if generator.draws:
-        return _draw(generator, options, search)
-    found = generator.text(options.prompt, **search)
+        return _draw(generator, prompts, options, search)
+    found = generator.text(prompts, **search)
     with Output(options.output) as out:
         for row in found:
             for each in row:
@@ -54,17 +57,24 @@ def run_generate(options: argparse.Namespace) -> None:
     return None
 
 
-def _draw(generator: Generator, options: argparse.Namespace, search: dict[str, Any]) -> None:
+def _stdin() -> list[str]:
+    try:
+        return [line.decode("utf-8") for line in input_lines("-")]
+    except UnicodeDecodeError:
+        raise InputError("stdin: not valid UTF-8 text") from None
+
+
+def _draw(generator: Generator, prompts: list[str], options: argparse.Namespace, search: dict[str, Any]) -> None:
     if Path(options.output).suffix.lower() != ".png":
         raise InputError(f"{options.model} draws: name a file for the image that ends in .png with -o")
     from undivided.files import write_whole
     from undivided.pictures import contact_sheet, png
 
-    images = generator.images(options.prompt, **search)
+    images = generator.images(prompts, **search)
     if images.shape[1] > 1 and len(images) > 1:
         raise InputError("several images side by side are drawn in grey only; ask for one")
     if len(images) > 1:
-        picture = contact_sheet(images[:, 0], len(images) // len(options.prompt), options.scale)
+        picture = contact_sheet(images[:, 0], len(images) // len(prompts), options.scale)
     else:
         whole = images[0, 0] if images.shape[1] == 1 else images[0].transpose(1, 2, 0)
         picture = whole.repeat(options.scale, axis=0).repeat(options.scale, axis=1)
@@ -76,7 +86,8 @@ def add_classify(verbs: Any) -> None:
     verb = verbs.add_parser(
         "classify",
         help="the class of each line of text, or of each image",
-        description="One line out for every line of text in, or for every image: the class and its probability, a tab between. "
+        description="One line out for every line of text in, or for every image: the class and its probability, a tab between; "
+        "an empty line stays empty. "
         "Images are an IDX file, as those of MNIST, or pictures such as PNG. Which of the two, the model knows.",
     )
     verb.add_argument("model", help="the folder of a vision model, or of an encoder_only model fine-tuned to classes")
@@ -93,11 +104,16 @@ def run_classify(options: argparse.Namespace) -> None:
         raise InputError(f"no such file: {', '.join(missing)}")
     from undivided.classify import Classifier
 
-    classifier = Classifier(options.model, options.device, options.threads)
+    classifier, remarks = Classifier(options.model, options.device, options.threads), Remarks(Console())
     with Output(options.output) as out:
         for name in options.file:
-            for found in _classes(classifier, name):
-                out.write(f"{visible(found.name) if out.isatty() else found.name}\t{found.probability:.4f}\n")
+            for number, found in enumerate(_classes(classifier, name), 1):
+                if found.cut:
+                    where = f"{'stdin' if name == '-' else name}, line {number}"
+                    remarks.add(f"{where}: longer than {classifier.longest:,} subwords; its class is that of its beginning")
+                text = visible(found.name) if out.isatty() else found.name
+                out.write(f"{text}\t{found.probability:.4f}\n" if found.name else "\n")
+    remarks.close()
 
 
 def _classes(classifier: Classifier, name: str) -> list[Class]:

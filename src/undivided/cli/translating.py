@@ -6,13 +6,17 @@ import argparse
 import dataclasses
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undivided.cli.options import Output, add_compute, add_quiet, count_lines, input_lines, keep_apart, search_options
-from undivided.config import SearchConfig
+from undivided.config import RELATIVES, SearchConfig
 from undivided.console import Console, InputError, Progress, Remarks, plural, visible
 from undivided.settings import add_settings
+
+if TYPE_CHECKING:
+    from undivided.score import Score
 
 
 def add_translate(verbs: Any) -> None:
@@ -109,10 +113,11 @@ def add_score(verbs: Any) -> None:
     verb = verbs.add_parser(
         "score",
         help="BLEU, chrF, TER of files, or of a model on a test set",
-        description="Score translations against references, with signatures; or translate SOURCE with --model and score that.",
+        description="Score translations against references, with signatures; or translate SOURCE with --model and score that. "
+        "Of a decoder_only model the perplexity of a text; of one that knows classes its accuracy on texts or images with labels.",
     )
-    verb.add_argument("file", help="translations; with --model, the source text")
-    verb.add_argument("reference", nargs="+", help="reference translations, one file or several")
+    verb.add_argument("file", help="translations; with --model, the source text, or what else that model reads")
+    verb.add_argument("reference", nargs="*", help="reference translations, one file or several; or labels")
     verb.add_argument("--model", help="translate FILE with this model folder first")
     verb.add_argument("--moses", metavar="LANG", help="also the lowercased Moses-tokenised BLEU of older papers")
     verb.add_argument("--json", action="store_true", help="write JSON")
@@ -127,8 +132,14 @@ def run_score(options: argparse.Namespace) -> None:
     """Score files or a model."""
     search = search_options(options)
     keep_apart(options.output, options.file, *options.reference)
-    from undivided.score import Score, moses_bleu, perplexity, read_lines, score
+    from undivided.artifact import kind_of
+    from undivided.score import Score, moses_bleu, perplexity, read_lines, score, score_relative
 
+    if options.model and kind_of(options.model) in RELATIVES:
+        _tell([score_relative(options.model, options.file, options.reference, options.device, options.threads)], options.json)
+        return
+    if not options.reference:
+        raise InputError("against what? Name a file with the reference translations behind it")
     lines = read_lines(options.file)
     references = [read_lines(path) for path in options.reference]
     for path, reference in zip(options.reference, references, strict=True):
@@ -156,5 +167,9 @@ def run_score(options: argparse.Namespace) -> None:
     results = score(lines, *references, target_lang=lang)
     if options.moses:
         results.append(moses_bleu(lines, references[0], options.moses))
-    for figure in results + extra:
-        print(json.dumps(dataclasses.asdict(figure)) if options.json else figure)
+    _tell(results + extra, options.json)
+
+
+def _tell(figures: Sequence[Score], as_json: bool) -> None:
+    for figure in figures:
+        print(json.dumps(dataclasses.asdict(figure)) if as_json else figure)

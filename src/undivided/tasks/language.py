@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from undivided.batches import Batch, BatchStream, padded
 from undivided.config import Recipe
 from undivided.console import Console
+from undivided.generate import begun, stream_likelihood
 from undivided.loss import smoothed_loss
 from undivided.models import DecoderOnly
 from undivided.prepare import prepare_tokenizer
@@ -19,7 +19,7 @@ from undivided.score import Score
 from undivided.tasks.contract import Measured, ShardLoss
 from undivided.tasks.relative import RelativeTask
 from undivided.tasks.sized import blocks, encoded, sized, texts_of
-from undivided.tokens import BOS, EOS, PAD
+from undivided.tokens import PAD
 
 
 class LanguageTask(RelativeTask[DecoderOnly]):
@@ -61,27 +61,3 @@ class LanguageTask(RelativeTask[DecoderOnly]):
         total = sum(stream_likelihood(self.model, stream, context, self.device) for stream in self.valid)
         perplexity = math.exp(-total / sum(map(len, self.valid)))
         return Measured(Score("probability", 100 / perplexity, "100/perplexity|tokens:subwords"), {"perplexity": perplexity})
-
-
-def begun(tokens: Tensor) -> Tensor:
-    """Tokens as the model reads them: behind the end of a line another begins."""
-    return torch.where(tokens == EOS, BOS, tokens)
-
-
-def stream_likelihood(model: DecoderOnly, stream: np.ndarray, context: int, device: torch.device) -> float:
-    """Log-likelihood of a stream of ids, each token predicted once; all but the first have half a context before them."""
-    half, total = max(1, context // 2), 0.0
-    ids = torch.from_numpy(stream.astype(np.int64))
-    with torch.inference_mode():
-        for start in range(0, max(1, len(ids) - half), half):
-            row = ids[start : start + context].to(device)
-            scores = token_scores(model, row, int(ids[start - 1]) if start else EOS)
-            total += float(scores.sum() if start == 0 else scores[context - half :].sum())
-    return total
-
-
-def token_scores(model: DecoderOnly, row: Tensor, before: int = EOS) -> Tensor:
-    """Log-probability of each token of a row `T` after those before it, of which the first is `before`."""
-    read = begun(torch.cat([row.new_tensor([before]), row[:-1]]))
-    logits = model.logits(model(read[None])[0]).float()
-    return logits.log_softmax(dim=-1).gather(1, row[:, None])[:, 0]
