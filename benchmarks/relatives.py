@@ -259,7 +259,7 @@ def compared(run: Run, title: str, recipe: str, files: dict[str, list[Path]], wi
     linear = make_pipeline(StandardScaler(), LogisticRegression(max_iter=5000, C=1.0, tol=1e-3))
     linear.fit(train.reshape(len(train), -1) / 255, names)
     size = sum(parameter.numel() for parameter in found.model.parameters())
-    network, steps = Convolutions(len(classes), width), found.recipe.train.max_steps
+    network, steps = Convolutions(len(classes), width, train.shape[-1]), found.recipe.train.max_steps
     teach(network, train, [classes.index(name) for name in names], steps, found.recipe.data.shift)
     with torch.no_grad():
         places = [place for part in as_values(test).split(500) for place in network.eval()(part).argmax(dim=1).tolist()]
@@ -290,15 +290,15 @@ def accuracy(found: list[str], wanted: list[str]) -> float:
 
 
 class Convolutions(nn.Module):
-    """Three convolutions with norms, the mean over the image, a linear layer."""
+    """Three convolutions with norms, the mean over the image, a linear layer; large images are halved after the first too."""
 
-    def __init__(self, classes: int, width: int) -> None:
+    def __init__(self, classes: int, width: int, side: int) -> None:
         super().__init__()
         widths = [1, width, width, 2 * width]
         layers: list[nn.Module] = []
         for number, (before, after) in enumerate(pairwise(widths)):
             layers += [nn.Conv2d(before, after, 3, padding=1), nn.BatchNorm2d(after), nn.ReLU()]
-            layers += [nn.MaxPool2d(2)] if number else []
+            layers += [nn.MaxPool2d(2)] if number or side > 16 else []
         self.layers = nn.Sequential(*layers)
         self.output = nn.Linear(2 * width, classes)
 
