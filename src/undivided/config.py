@@ -32,10 +32,10 @@ class CorpusFiles:
         """Whether it is one file of one kind of thing, with nothing beside it."""
         return not self.target and ".tsv" not in Path(self.source).suffixes
 
-    def unpaired(self) -> list[str]:
-        """What is wrong where each line must have another beside it."""
+    def unpaired(self, beside: str = "target file") -> list[str]:
+        """What is wrong where each line, or image, must have another thing beside it."""
         if self.source and self.alone:
-            return [f"{self.source} has no file of translations or labels beside it and is not a .tsv file"]
+            return [f"{self.source} has no {beside} beside it and is not a .tsv file"]
         return []
 
 
@@ -321,7 +321,7 @@ class Recipe:
                 if kind in DECODER_ONLY and not files.alone:
                     faults.append(f"{part}: {kind} models read text alone, but {files.source} has two sides")
                 elif kind not in DECODER_ONLY + ENCODER_ONLY:
-                    faults += [f"{part}: {fault}" for fault in files.unpaired()]
+                    faults += [f"{part}: {fault}" for fault in files.unpaired("labels" if kind in IMAGES else "target file")]
         if kind in ENCODER_ONLY:
             faults += self._labelling_faults()
         if self.data.classes and kind not in ENCODER_ONLY + IMAGES:
