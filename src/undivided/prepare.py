@@ -122,7 +122,7 @@ def started(folder: str) -> Values:
 
 def _same_kind(values: Values, there: Mapping[str, Any], what: str, advice: str) -> None:
     """Refuse another kind of model than a person asks for, before each of its settings is called wrong."""
-    asked, found = values.get("model", {}).get("kind"), there.get("kind", "transformer")
+    asked, found = (values.get("model") or {}).get("kind"), there.get("kind", "transformer")
     if asked not in (None, found):
         raise InputError(f"{what} a model of kind {found}, not {asked}; {advice}")
 

@@ -83,10 +83,12 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], target_lang: str 
 def score_relative(model: str | Path, file: str, labels: Sequence[str], device: str = "auto", threads: int = 0) -> Score:
     """The perplexity that a decoder-only model has of a text, or the accuracy of one that knows classes."""
     kind = kind_of(model)
-    if len(labels) != (kind not in DECODER_ONLY + DRAWING):
+    if kind in DRAWING:
+        raise InputError(f"{model}: what a model draws has no score; look at it with: undivided generate")
+    if len(labels) != (kind not in DECODER_ONLY):
         wants = "a text alone" if kind in DECODER_ONLY else "one file, and one with its labels behind it"
         raise InputError(f"{model}: a model of kind {kind} is measured on {wants}")
-    if kind in DECODER_ONLY + DRAWING:
+    if kind in DECODER_ONLY:
         generator = Generator(model, device, threads)
         context = generator.artifact.recipe.data.max_length
         return Score("perplexity", generator.perplexity(read_lines(file)), f"tokens:subwords|end:counted|context:{context}")

@@ -260,7 +260,7 @@ def read_yaml(path: str | Path) -> Values:
         return {}
     if not isinstance(values, dict):
         raise InputError(f"{path}: a recipe is made of 'section:' blocks with 'key: value' lines")
-    return values
+    return {key: value for key, value in values.items() if value is not None}  # A section without keys says nothing.
 
 
 def _check_yaml(events: Iterable[Any], path: str | Path) -> None:

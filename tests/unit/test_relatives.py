@@ -261,6 +261,8 @@ def test_hidden_words_then_classes(tmp_path, text, run):
         "train", "--train", *write_pairs(tmp_path, "x", pairs), "--train.start", out, "--model.kind", "vision", "--out", "no"
     )
     assert "holds a model of kind encoder_only, not vision" in wrong.err
+    (tmp_path / "empty.yaml").write_text("model:\n")
+    assert run("train", tmp_path / "empty.yaml", "--out", out).code == 0
     wrong = run("train", "--model.kind", "vision", "--out", out)
     assert "holds the training of a model of kind encoder_only, not vision; choose another --out" in wrong.err
 
@@ -292,6 +294,7 @@ def test_words_to_images(tmp_path, run):
     assert images.shape == (4, 1, 8, 8)
     assert (images == Generator(out).images(["bright left", "bright right"], n_best=2, seed=1)).all()
     assert "name a file for the image" in run("generate", out, "bright left").err
+    assert "what a model draws has no score" in run("score", "--model", out, files[0], files[1]).err
     found = load_relative(out)
     data = dataclasses.replace(found.recipe.data, classes=["bright left", "bright right"])
     known = Generator(dataclasses.replace(found, recipe=dataclasses.replace(found.recipe, data=data)))
