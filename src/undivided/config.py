@@ -283,7 +283,7 @@ class SearchConfig:
         4, "hypotheses kept at each step; 1 is greedy", flags=("--beam-size", "--beam"), at_least=1, below=1001
     )
     length_penalty: float = setting(
-        0.6, "α: larger favours longer translations", flags=("--length-penalty", "--lenpen"), at_least=0.0, below=50.0
+        0.6, "α: larger favours longer outputs", flags=("--length-penalty", "--lenpen"), at_least=0.0, below=50.0
     )
     max_extra: int = setting(50, "an output has at most input + so many tokens", flags=("--max-extra",), at_least=1, below=100_001)
     shortlist: bool = setting(
@@ -291,8 +291,8 @@ class SearchConfig:
         "weigh only target subwords that the source's became in training: faster in CTranslate2, rarely another translation",
         flags=("--shortlist",),
     )
-    n_best: int = setting(1, "translations given for each line", flags=("--n-best",), at_least=1, below=1001)
-    sample: bool = setting(False, "draw translations at random instead of searching", flags=("--sample",))
+    n_best: int = setting(1, "outputs given for each line", flags=("--n-best",), at_least=1, below=1001)
+    sample: bool = setting(False, "draw outputs at random instead of searching", flags=("--sample",))
     temperature: float = setting(1.0, "sharpness of sampling; smaller is safer", flags=("--temperature",), at_least=1e-6)
     top_k: int = setting(0, "sample from the k likeliest tokens; 0 is all", flags=("--top-k",), at_least=0)
     top_p: float = setting(

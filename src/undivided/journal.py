@@ -68,6 +68,11 @@ class RunState:
     meter: Meter = field(default_factory=Meter)
     """Sums since the last log line."""
 
+    @property
+    def at_this_pace(self) -> float:
+        """Seconds that all steps so far would have taken at the pace of the last: the others may have run beside other work."""
+        return self.target_tokens / self.meter.rate if self.meter.tokens else self.seconds
+
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> RunState:
         """The state that a checkpoint holds; TypeError where it holds another."""

@@ -220,12 +220,12 @@ class Trainer(Run):
 
     def _seconds_left(self) -> float:
         state, config = self.state, self.config
-        left = [(config.max_steps - state.step) * state.seconds / max(1, state.step)]
+        left = [(config.max_steps - state.step) * state.at_this_pace / max(1, state.step)]
         if config.minutes:
             left.append(config.minutes * 60 - state.seconds)
         if config.max_epochs and state.target_tokens:
             done = state.target_tokens / self.task.epoch_tokens
-            left.append((config.max_epochs - done) * state.seconds / done)
+            left.append((config.max_epochs - done) * state.at_this_pace / done)
         return max(0.0, min(left))
 
     def save(self) -> None:

@@ -35,3 +35,9 @@ def test_a_meter_means_over_tokens_and_not_over_steps():
     meter.add(loss=10.0, likelihood=0.0, tokens=10, seconds=1.0)
     meter.add(loss=0.0, likelihood=0.0, tokens=30, seconds=1.0)
     assert (meter.loss, meter.perplexity, meter.rate) == (0.25, 1.0, 20.0)
+
+
+def test_what_is_left_is_told_at_the_pace_of_the_last_steps():
+    state = RunState(step=1000, target_tokens=2_000_000, seconds=4000.0, meter=Meter(tokens=100_000, seconds=100.0))
+    assert state.at_this_pace == pytest.approx(2000.0)
+    assert RunState(step=1000, target_tokens=2_000_000, seconds=4000.0).at_this_pace == 4000.0
