@@ -1,29 +1,40 @@
 """Interpolated modified Kneser-Ney n-grams (Chen and Goodman, 1999): the baseline that a language model has to beat.
 
 The highest order counts n-grams; every lower order counts in how many different words an n-gram may begin one longer to the
-left. Each order has three discounts, from its counts of counts; what they take away goes to the next lower order, and below
-the single words to all words alike.
+left. What stands at the beginning of a text has nothing to its left, so it is counted as the highest order does. Each order
+has three discounts, from its counts of counts; what they take away goes to the next lower order, and below the single words
+to all words alike.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 Gram = tuple[int, ...]
 
 
-class KneserNey:
-    """Learned from one stream of ids; predicts each id of another stream from those before it."""
+BEGIN = -1
+"""Stands before every text; never predicted."""
 
-    def __init__(self, ids: Sequence[int], vocabulary: int, order: int = 5) -> None:
+
+class KneserNey:
+    """Learned from texts of ids; predicts each id of other texts from those before it."""
+
+    def __init__(self, texts: Iterable[Sequence[int]], vocabulary: int, order: int = 5) -> None:
         self.vocabulary, self.order = vocabulary, order
-        counts = Counter(tuple(ids[at : at + order]) for at in range(len(ids) - order + 1))
+        begun = [(BEGIN, *text) for text in texts]
+        counts = Counter(text[at : at + order] for text in begun for at in range(len(text) - order + 1))
+        if order == 1:
+            del counts[(BEGIN,)]
         self.counts: list[Counter[Gram]] = [counts]
-        while len(self.counts) < order:
+        for length in range(order - 1, 0, -1):
             # `Counter` over the different longer n-grams, not over their occurrences.
-            self.counts.insert(0, Counter(gram[1:] for gram in self.counts[0]))
+            lower = Counter(gram[1:] for gram in self.counts[0])
+            if length > 1:
+                lower.update(text[:length] for text in begun if len(text) >= length)
+            self.counts.insert(0, lower)
         self.discounts = [discounts_of(counts) for counts in self.counts]
         self.totals, self.taken = zip(*map(self._contexts, range(order)), strict=True)
 
@@ -48,11 +59,14 @@ class KneserNey:
             result = (count - self.discounts[level][min(count, 3)] + self.taken[level][before] * result) / total
         return result
 
-    def perplexity(self, ids: Sequence[int]) -> float:
-        """exp of the mean negative log-likelihood of an id; the first ones have shorter contexts."""
-        history = self.order - 1
-        total = sum(math.log(self.probability(tuple(ids[max(0, at - history) : at]), word)) for at, word in enumerate(ids))
-        return math.exp(-total / len(ids))
+    def perplexity(self, texts: Sequence[Sequence[int]]) -> float:
+        """exp of the mean negative log-likelihood of an id; the first ones of a text have shorter contexts."""
+        history, total = self.order - 1, 0.0
+        for text in texts:
+            begun = (BEGIN, *text)
+            places = range(1, len(begun))
+            total += sum(math.log(self.probability(begun[max(0, at - history) : at], begun[at])) for at in places)
+        return math.exp(-total / sum(map(len, texts)))
 
 
 def discounts_of(counts: Counter[Gram]) -> tuple[float, float, float, float]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import platform
 import subprocess
@@ -37,11 +36,10 @@ from torch import nn
 from undivided.artifact import load_relative
 from undivided.classify import Classifier, as_values
 from undivided.corpus import byte_lines
-from undivided.generate import Generator, stream_likelihood
+from undivided.generate import Generator
 from undivided.models import DecoderOnly, Drawing
 from undivided.pictures import contact_sheet, png, read_idx, read_images, read_labels, write_idx
 from undivided.tasks.classes import moved
-from undivided.tokens import Subwords
 
 ROOT = Path(__file__).resolve().parent.parent
 CORPORA = Path(os.environ.get("UNDIVIDED_CORPORA", ROOT.parent / "shared" / "corpora"))
@@ -97,17 +95,17 @@ def language(run: Run) -> list[str]:
     found = load_relative(model)
     assert isinstance(found.model, DecoderOnly)
     subwords = found.text.source
-    train, test = (stream(home / f"{part}.en", subwords) for part in ("train", "test"))
-    context = found.recipe.data.max_length
-    ours = math.exp(-stream_likelihood(found.model, test, context, torch.device("cpu")) / len(test))
-    theirs = {order: KneserNey(train.tolist(), len(subwords), order).perplexity(test.tolist()) for order in (3, 5)}
+    train, test = (subwords.encode([line for line in lines_of(home / f"{part}.en") if line.strip()]) for part in ("train", "test"))
+    ours = Generator(model).perplexity(lines_of(home / "test.en"))
+    theirs = {order: KneserNey(train, len(subwords), order).perplexity(test) for order in (3, 5)}
     written = Generator(model).text(["To insert a", "If you want to"], n_best=2, seed=1)
     return [
         "## Decoder-only (GPT): perplexity of held-out text",
         "",
         f"`{command}`",
         "",
-        f"{facts(model)}; {len(train):,} training subwords, {len(test):,} of the test split, the same for all, vocabulary "
+        f"{facts(model)}; {sum(map(len, train)):,} training subwords, {sum(map(len, test)):,} of the test split, "
+        f"the same for all, each line a text of its own, vocabulary "
         f"{len(subwords):,}.",
         "",
         "| model | perplexity of a subword |",
@@ -119,11 +117,6 @@ def language(run: Run) -> list[str]:
         "",
         *(f"- {each.text}" for row in written for each in row),
     ]
-
-
-def stream(path: Path, subwords: Subwords) -> np.ndarray:
-    """Lines as the task of language reads them."""
-    return np.array([token for row in subwords.encode([line for line in lines_of(path) if line.strip()]) for token in row])
 
 
 def glosses(run: Run) -> dict[str, list[tuple[str, str]]]:

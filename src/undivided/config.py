@@ -57,6 +57,9 @@ class DataConfig:
         at_least=2,
         below=100_001,
     )
+    rows: Literal["stream", "lines"] = setting(
+        "stream", "a language model reads all lines in their order as one text, or each line as a text of its own"
+    )
     classes: list[str] = setting([], "names of the classes, in the order of numbered labels; as found in the labels if not named")
     shift: int = setting(0, "in training, images are moved by up to so many pixels each way", at_least=0, below=1000)
 
@@ -329,6 +332,8 @@ class Recipe:
         repeated = sorted({name for name in self.data.classes if self.data.classes.count(name) > 1})
         if repeated:
             faults.append(f"data.classes: named twice: {', '.join(repeated)}")
+        if self.data.rows == "lines" and kind not in DECODER_ONLY:
+            faults.append(f"data.rows: a setting of {_enumerated(DECODER_ONLY)} models; model.kind is {kind}")
         if self.train.consistency and kind not in PAIRED:
             faults.append(f"train.consistency: a setting of {_enumerated(PAIRED)} models; model.kind is {kind}")
         if self.train.start and kind not in RELATIVES:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from undivided.artifact import RelativeArtifact, open_relative, verb_of
-from undivided.config import SearchConfig
+from undivided.config import DataConfig, SearchConfig
 from undivided.console import InputError
 from undivided.models import DecoderOnly, Drawing
 from undivided.search import continued, draw, uniform
@@ -79,11 +79,10 @@ class Generator:
         """Of a text, line after line, for each of its subwords and ends of lines."""
         if not isinstance(self.model, DecoderOnly):
             raise InputError("this model draws; it does not read text")
-        ids = np.array([token for row in self.artifact.text.source.encode([x for x in lines if x.strip()]) for token in row])
-        if not len(ids):
+        rows = [np.array(row) for row in self.artifact.text.source.encode([line for line in lines if line.strip()])]
+        if not rows:
             raise InputError("nothing to score: there is no text")
-        total = stream_likelihood(self.model, ids, self.artifact.recipe.data.max_length, self.device)
-        return math.exp(-total / len(ids))
+        return stream_perplexity(self.model, rows, self.artifact.recipe.data, self.device)
 
     def images(self, texts: Sequence[str], **options: Any) -> np.ndarray:
         """Images `N C Y X` as bytes, `n_best` drawn for each text; a function of the seed."""
@@ -105,6 +104,17 @@ class Generator:
 def begun(tokens: Tensor) -> Tensor:
     """Tokens as a decoder-only model reads them: behind the end of a line another begins."""
     return torch.where(tokens == EOS, BOS, tokens)
+
+
+def read_as(rows: Sequence[np.ndarray], config: DataConfig) -> list[np.ndarray]:
+    """Lines of ids, each closed by `</s>`, as the texts that a language model takes them for: one, or as many as there are."""
+    return [np.concatenate(rows)] if config.rows == "stream" else list(rows)
+
+
+def stream_perplexity(model: DecoderOnly, rows: Sequence[np.ndarray], config: DataConfig, device: torch.device) -> float:
+    """Of lines of ids, for each token."""
+    total = sum(stream_likelihood(model, text, config.max_length, device) for text in read_as(rows, config))
+    return math.exp(-total / sum(map(len, rows)))
 
 
 def stream_likelihood(model: DecoderOnly, stream: np.ndarray, context: int, device: torch.device) -> float:

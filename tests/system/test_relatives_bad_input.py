@@ -32,6 +32,7 @@ def test_a_cell_that_is_not_there_and_feeding_without_attention(tmp_path, pairs,
     refused(run(*common, *fed), "model.input_feeding: there is nothing to feed without model.attention")
     ran = run(*common, *fed, "--model.cell", "ltsm", "--model.patch", "3", "--train.mask", "2")
     refused(ran, "model.cell", "model.input_feeding", "model.patch: a setting of vision and drawing models", "train.mask")
+    refused(run(*common, "--data.rows", "lines"), "data.rows: a setting of decoder_only models; model.kind is recurrent")
     assert not (tmp_path / "m").exists()
 
 

@@ -12,7 +12,7 @@ from samples import sentences, write_lines, write_pairs
 from undivided.artifact import load, load_relative
 from undivided.checkpoint import average
 from undivided.classify import Classifier
-from undivided.config import ModelConfig, SearchConfig
+from undivided.config import CorpusFiles, ModelConfig, SearchConfig
 from undivided.console import Console, InputError
 from undivided.generate import Generator, stream_likelihood, token_scores
 from undivided.models import DecoderOnly, EncoderOnly, make_model, make_relative
@@ -22,6 +22,7 @@ from undivided.pictures import contact_sheet, png, read_images, write_idx
 from undivided.search import continued
 from undivided.tasks.classes import moved
 from undivided.tasks.masked import MASK, hide
+from undivided.tasks.sized import blocks, encoded, texts_of
 from undivided.tokens import BOS, EOS, PAD
 from undivided.train import train
 
@@ -231,6 +232,25 @@ def test_a_language_model_from_text_to_text(tmp_path, text, run):
     for verb, message in (("translate", "does not translate"), ("classify", "knows no classes")):
         ran = run(verb, out, text[0])
         assert (ran.code, message in ran.err) == (2, True), ran.err
+
+
+def test_lines_may_be_texts_of_their_own(tmp_path, text):
+    """Then what a model thinks of a text does not depend on the order of its lines; of one text, it does."""
+    lines = [*dict.fromkeys(Path(text[0]).read_text(encoding="utf-8").splitlines())][:20]
+    told = {}
+    for rows in ("lines", "stream"):
+        recipe = text_recipe(tmp_path / rows, "decoder_only", text)
+        recipe["data"] |= {"rows": rows, "max_length": 6}
+        generator = Generator(train(recipe, Console(quiet=True)))
+        told[rows] = [generator.perplexity(order) for order in (lines, lines[::-1])]
+        given, subwords = generator.artifact.recipe, generator.artifact.text.source
+        files = CorpusFiles(text[0])
+        texts, cut = list(encoded(texts_of(files, given), subwords)), blocks(files, given, subwords)
+        assert np.concatenate([row[1:] for row in cut]).tolist() == np.concatenate(texts).tolist()
+        assert max(map(len, cut)) == 7
+        assert (sum(row[0] == EOS for row in cut) == len(texts)) == (rows == "lines")
+    assert told["lines"][0] == pytest.approx(told["lines"][1], rel=1e-5)
+    assert told["stream"][0] != pytest.approx(told["stream"][1], rel=1e-4)
 
 
 def test_hidden_words_then_classes(tmp_path, text, run):

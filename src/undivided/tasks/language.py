@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ import torch
 from undivided.batches import Batch, BatchStream, padded
 from undivided.config import Recipe
 from undivided.console import Console
-from undivided.generate import begun, stream_likelihood
+from undivided.generate import begun, stream_perplexity
 from undivided.loss import smoothed_loss
 from undivided.models import DecoderOnly
 from undivided.prepare import prepare_tokenizer
@@ -23,7 +22,7 @@ from undivided.tokens import PAD
 
 
 class LanguageTask(RelativeTask[DecoderOnly]):
-    """Lines in their order are one stream, each closed by `</s>`, and rows as long as the context are cut from it.
+    """Lines, each closed by `</s>`, are one text in their order, or texts of their own, cut into rows as long as the context.
 
     What the model is told of the end of a line is that another begins: `<s>`. So a prompt behind `<s>` is nothing new to it.
     """
@@ -35,10 +34,10 @@ class LanguageTask(RelativeTask[DecoderOnly]):
         self.examples = sized(groups, recipe.data.train)
         self.stream = BatchStream(self.examples, recipe.batches, recipe.train.seed)
         self.epoch_tokens = sum(len(row) - 1 for row in self.rows)
-        self.valid = [np.concatenate(list(encoded(texts_of(files, recipe), self.subwords))) for files in recipe.data.valid]
+        self.valid = [row for files in recipe.data.valid for row in encoded(texts_of(files, recipe), self.subwords)]
 
     def __str__(self) -> str:
-        return f"{self.epoch_tokens:,} tokens in rows of {self.recipe.data.max_length}"
+        return f"{self.epoch_tokens:,} tokens in rows of at most {self.recipe.data.max_length}"
 
     def load(self, shard: np.ndarray) -> Batch:
         """Some rows as ids."""
@@ -57,7 +56,5 @@ class LanguageTask(RelativeTask[DecoderOnly]):
         """Perplexity of held-out text."""
         if not self.valid:
             return None
-        context = self.recipe.data.max_length
-        total = sum(stream_likelihood(self.model, stream, context, self.device) for stream in self.valid)
-        perplexity = math.exp(-total / sum(map(len, self.valid)))
+        perplexity = stream_perplexity(self.model, self.valid, self.recipe.data, self.device)
         return Measured(Score("probability", 100 / perplexity, "100/perplexity|tokens:subwords"), {"perplexity": perplexity})

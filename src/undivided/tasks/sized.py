@@ -10,6 +10,7 @@ import numpy as np
 from undivided.config import CorpusFiles, Recipe
 from undivided.console import Console, InputError, plural
 from undivided.corpus import Findings, name_of, read_pairs, read_texts
+from undivided.generate import read_as
 from undivided.tokens import EOS, Subwords
 
 Row = np.ndarray
@@ -76,10 +77,10 @@ def texts_of(files: CorpusFiles, recipe: Recipe) -> Iterator[str]:
 
 
 def blocks(files: CorpusFiles, recipe: Recipe, subwords: Subwords) -> list[Row]:
-    """The lines of a file as one stream, cut into rows as long as the context, each with the token before it in front."""
-    rows = list(encoded(texts_of(files, recipe), subwords))
-    stream, size = np.concatenate([np.array([EOS], dtype=rows[0].dtype), *rows]), recipe.data.max_length
-    return [stream[at : at + size + 1] for at in range(0, len(stream) - 1, size)]
+    """The texts of a file, cut into rows as long as the context, each with the token before it in front."""
+    size, rows = recipe.data.max_length, list(encoded(texts_of(files, recipe), subwords))
+    texts = (np.concatenate([np.array([EOS], dtype=text.dtype), text]) for text in read_as(rows, recipe.data))
+    return [text[at : at + size + 1] for text in texts for at in range(0, len(text) - 1, size)]
 
 
 def fitting(rows: Iterable[Row], recipe: Recipe, name: str, console: Console) -> list[Row]:
