@@ -91,36 +91,52 @@ class _ChunkedLoss(torch.autograd.Function):
 
 
 class _ConsistentLoss(torch.autograd.Function):
-    """Both passes of a chunk of tokens at a time, with the gradient."""
+    """Both passes of a chunk of tokens at a time, with the gradient, in reused buffers.
+
+    With x and y the logits of both passes, p and q their probabilities, c the logarithm of the ratio of their sums of
+    exponentials: KL(p, q) = p · (x − y) − c and KL(q, p) = c − q · (x − y). Their gradients for x are
+    p (x − y − c − KL(p, q)) and p − q. Smoothing is left out of the large matrices as in `_ChunkedLoss`.
+    """
 
     @staticmethod
     def forward(
         ctx: Any, first: Tensor, second: Tensor, weight: Tensor, labels: Tensor, smoothing: float, strength: float
     ) -> tuple[Tensor, Tensor]:
-        vocab = len(weight)
-        size = max(1, CHUNK_ELEMENTS // 4 // vocab)
+        vocab, pull = len(weight), strength / 4
+        size = min(max(1, CHUNK_ELEMENTS // 4 // vocab), len(labels))
+        buffers = [first.new_empty(size, vocab) for _ in range(5)]
         slopes, grad_weight = (torch.empty_like(first), torch.empty_like(second)), torch.zeros_like(weight)
-        loss = likelihood = first.new_zeros(())
+        normaliser = right = apart = first.new_zeros(())
         for start in range(0, len(labels), size):
             part = slice(start, start + size)
             label, both = labels[part, None], (first[part], second[part])
-            logs = [torch.mm(rows, weight.t()).log_softmax(dim=1) for rows in both]
-            shares = [log.exp() for log in logs]
-            gap = logs[0] - logs[1]
-            apart = [(shares[0] * gap).sum(dim=1, keepdim=True), -(shares[1] * gap).sum(dim=1, keepdim=True)]
-            right = [-log.gather(1, label).sum() for log in logs]
-            smooth = [-log.mean(dim=1).sum() for log in logs]
-            likelihood = likelihood + sum(right) / 2
-            loss = loss + ((1 - smoothing) * sum(right) + smoothing * sum(smooth)) / 2 + strength / 4 * (apart[0] + apart[1]).sum()
-            for own, other, sign, distance, rows, slope in zip(shares, shares[::-1], (1, -1), apart, both, slopes, strict=True):
-                # Of p − target, and of both divergences: p (log p − log q − KL) and p − q.
-                wanted = torch.full_like(own, smoothing / vocab).scatter_add_(1, label, torch.full_like(distance, 1 - smoothing))
-                logit = (own - wanted) / 2 + strength / 4 * (own * (sign * gap - distance) + own - other)
-                torch.mm(logit, weight, out=slope[part])
-                grad_weight.addmm_(logit.t(), rows)
+            *logits, p, q, slope = (each[: len(label)] for each in buffers)
+            log_sums = []
+            for rows, logit, share in zip(both, logits, (p, q), strict=True):
+                torch.mm(rows, weight.t(), out=logit)
+                highest = logit.amax(dim=1, keepdim=True)
+                total = torch.sub(logit, highest, out=share).exp_().sum(dim=1, keepdim=True)
+                share.div_(total)
+                log_sums.append(highest + total.log())
+                right = right + logit.gather(1, label).sum()
+                normaliser = normaliser + log_sums[-1].sum()
+            gap, ratio = logits[0].sub_(logits[1]), log_sums[0] - log_sums[1]
+            distances = torch.linalg.vecdot(p, gap)[:, None] - ratio, ratio - torch.linalg.vecdot(q, gap)[:, None]
+            apart = apart + (distances[0] + distances[1]).sum()
+            for own, other, sign, distance, rows, grad in zip((p, q), (q, p), (1, -1), distances, both, slopes, strict=True):
+                torch.add(0.5 + pull * (1 - sign * ratio - distance), gap, alpha=sign * pull, out=slope)
+                slope.mul_(own).sub_(other, alpha=pull)
+                slope.scatter_add_(1, label, slope.new_full(label.shape, (smoothing - 1) / 2))
+                torch.mm(slope, weight, out=grad[part])
+                grad_weight.addmm_(slope.t(), rows)
+        all_rows, sum_of_states = weight.sum(dim=0), first.sum(dim=0) + second.sum(dim=0)
+        for grad in slopes:
+            grad -= smoothing / 2 / vocab * all_rows
+        grad_weight -= smoothing / 2 / vocab * sum_of_states
         ctx.save_for_backward(*slopes, grad_weight)
+        likelihood, smooth = (normaliser - right) / 2, (normaliser - sum_of_states @ all_rows / vocab) / 2
         ctx.mark_non_differentiable(likelihood)
-        return loss, likelihood
+        return (1 - smoothing) * likelihood + smoothing * smooth + pull * apart, likelihood
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
