@@ -71,7 +71,8 @@ def main() -> None:
     text = [
         "# Multi30k English → German, one shipped recipe, one command",
         "",
-        f"Written by `benchmarks/multi30k.py` on {date.today().isoformat()}: {facts['threads']} of {os.cpu_count()} CPU cores, torch {facts['torch']}, "
+        f"Written by `benchmarks/multi30k.py` on {date.today().isoformat()}: {facts['threads']} of {os.cpu_count()} CPU cores, "
+        f"torch {facts['torch']}, "
         f"{facts['parameters']:,} parameters, {facts['steps']:,} steps, {facts['epochs']} passes over 29,000 pairs, "
         f"{facts['seconds'] / 60:.0f} minutes of training. Weights: {facts['weights']}.{stops(log)}",
         "",
@@ -88,7 +89,8 @@ def main() -> None:
         "",
         "Published for this model, lowercased and Moses-tokenised: 41.02 (Wu et al., 2021). It compares with `BLEU-moses-lc` only.",
         "",
-        "Validation during training (greedy, 1,000 sentences, cased sacreBLEU); minutes are those of training steps, whatever ran beside them:",
+        "Validation during training (greedy, 1,000 sentences, cased sacreBLEU); minutes are those of training steps, whatever ran "
+        "beside them:",
         "",
         "| step | epoch | minutes | perplexity | BLEU |",
         "|---|---|---|---|---|",
