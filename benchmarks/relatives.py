@@ -78,8 +78,8 @@ def lines_of(path: Path) -> list[str]:
 
 def facts(model: Path) -> str:
     found = json.loads((model / "config.json").read_text(encoding="utf-8"))["facts"]
-    minutes = found["seconds"] / 60
-    return f"{found['parameters']:,} parameters, {found['steps']:,} steps in {minutes:.1f} minutes, {plural(found['threads'], 'CPU thread')}"
+    learned = f"{found['steps']:,} steps in {found['seconds'] / 60:.1f} minutes"
+    return f"{found['parameters']:,} parameters, {learned}, {plural(found['threads'], 'CPU thread')}"
 
 
 def write_lines(path: Path, lines: list[str]) -> Path:
