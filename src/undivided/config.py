@@ -294,6 +294,9 @@ class SearchConfig:
         "weigh only target subwords that the source's became in training: faster in CTranslate2, rarely another translation",
         flags=("--shortlist",),
     )
+    sentences: bool = setting(
+        True, "translate a line that is longer than nearly all of training sentence by sentence", flags=("--sentences",)
+    )
     n_best: int = setting(1, "outputs given for each line", flags=("--n-best",), at_least=1, below=1001)
     sample: bool = setting(False, "draw outputs at random instead of searching", flags=("--sample",))
     temperature: float = setting(1.0, "sharpness of sampling; smaller is safer", flags=("--temperature",), at_least=1e-6)

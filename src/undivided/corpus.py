@@ -132,6 +132,9 @@ LONGEST_LINE = 4 << 20
 """Bytes of a line that are held in memory. A longer one comes cut, a byte longer than this, and is never taken for whole."""
 
 
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
 def cut_lines(stream: BinaryIO) -> Iterator[bytes]:
     """The lines of a stream, cut at \\n only, without their ends."""
     while line := stream.readline(LONGEST_LINE + 1):
@@ -148,10 +151,16 @@ def byte_lines(path: str | Path) -> Iterator[bytes]:
     number = 0
     with open_bytes(path) as stream:
         try:
-            for number, line in enumerate(cut_lines(stream), 1):
-                yield line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+            for line in without_mark(cut_lines(stream)):
+                number += 1
+                yield line
         except _unpacking_errors() as error:
             raise InputError(f"{path}: damaged after line {number}: {error}") from None
+
+
+def without_mark(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Lines without the mark that some programs put before UTF-8 text."""
+    return (line.removeprefix(BYTE_ORDER_MARK) if number == 0 else line for number, line in enumerate(lines))
 
 
 def _unpacking_errors() -> tuple[type[Exception], ...]:

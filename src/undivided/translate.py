@@ -63,6 +63,9 @@ class Translator:
         self.engine = choose_engine(engine, self.artifact, folder, threads, console or Console(quiet=True))
         self.device = TorchEngine(self.artifact).device
         self.longest = self.artifact.recipe.data.max_length
+        usual = self.artifact.facts.get("usual_length")
+        self.usual = min(usual, self.longest) if isinstance(usual, int) and usual > 0 else self.longest
+        """As long as nearly all that training saw: beyond it, a model translates the first sentences and forgets the others."""
 
     @overload
     def translate(self, text: str, **options: Any) -> str: ...
@@ -175,12 +178,13 @@ class Translator:
         """Translate jobs; a text is written down as soon as it is found, while an engine with threads of its own goes on."""
         tokenizer = self.artifact.tokenizer
         encoded = tokenizer.source.encode([job.text for job in jobs])
-        texts = [self._pieces(job.text, len(ids)) for job, ids in zip(jobs, encoded, strict=True)]
-        owners, sources = [], []
+        texts = [self._pieces(job.text, len(ids), config.sentences) for job, ids in zip(jobs, encoded, strict=True)]
+        owners, sources, begin = [], [], []
         for number, (pieces, ids) in enumerate(zip(texts, encoded, strict=True)):
             owners += [number] * len(pieces)
             sources += [ids] if len(pieces) == 1 else tokenizer.source.encode([piece for piece, _ in pieces])
-        prefixes = [ids[:-1] for ids in tokenizer.target.encode([jobs[number].prefix for number in owners])]
+            begin += [jobs[number].prefix, *[""] * (len(pieces) - 1)]
+        prefixes = [ids[:-1] for ids in tokenizer.target.encode(begin)]
         found: list[dict[int, list[Hypothesis]]] = [{} for _ in jobs]
         results: dict[int, Translation] = {}
         for place, hypotheses in self.engine.search(sources, config, prefixes, [jobs[number].key for number in owners]):
@@ -192,11 +196,16 @@ class Translator:
             counted(1)
         return [results[number] for number in range(len(jobs))]
 
-    def _pieces(self, text: str, tokens: int) -> list[tuple[str, str]]:
-        """A text as (piece, the space after it); more than one where it has more tokens than training ever saw."""
-        if tokens <= self.longest:
+    def _pieces(self, text: str, tokens: int, sentences: bool) -> list[tuple[str, str]]:
+        """A text as (piece, the space after it); more than one where it is longer than what training saw.
+
+        What is longer than usual is cut between sentences; what has more tokens than training ever saw, wherever it must be.
+        """
+        usual = self.usual if sentences else self.longest
+        if tokens <= usual:
             return [(text, "")]
-        return split_long(text, max(1, len(text) * (self.longest - 2) // tokens // 2))
+        comfortable, most = (max(1, len(text) * (length - 2) // tokens // 2) for length in (usual, self.longest))
+        return split_long(text, comfortable, most if tokens > self.longest else len(text))
 
     def _result(self, source: str, pieces: list[tuple[str, str]], found: list[list[Hypothesis]]) -> Translation:
         decode = self.artifact.tokenizer.target.decode
@@ -237,28 +246,18 @@ class _Job:
     key: int
 
 
-SENTENCE_END = re.compile(r"(?<=[.!?。！？])(\s+)")
+SENTENCE_END = re.compile(r"((?<=[.!?])\s+|(?<=[。！？])\s*)")
+SPACE = re.compile(r"(\s+)")
 
 
-def split_long(text: str, size: int) -> list[tuple[str, str]]:
-    """Cut a text into pieces of about `size` characters, at sentence ends, else at spaces, else anywhere; nothing is lost."""
-    pieces: list[tuple[str, str]] = []
-    for pattern in (SENTENCE_END, re.compile(r"(\s+)")):
-        if not pieces:
-            pieces = _packed(pattern.split(text), size)
-        else:
-            pieces = [
-                part
-                for piece, space in pieces
-                for part in ([(piece, space)] if len(piece) <= size else _closed(_packed(pattern.split(piece), size), space))
-            ]
+def split_long(text: str, comfortable: int, most: int) -> list[tuple[str, str]]:
+    """Cut a text between sentences into pieces of about `comfortable` characters, and those with more than `most` at spaces,
+    else anywhere; nothing is lost."""
     result: list[tuple[str, str]] = []
-    for piece, space in pieces:
-        if not piece:
-            result.append((piece, space))
-            continue
-        cuts = [piece[start : start + size] for start in range(0, len(piece), size)]
-        result += [(cut, "") for cut in cuts[:-1]] + [(cut, space) for cut in cuts[-1:]]
+    for sentence, space in _packed(SENTENCE_END.split(text), comfortable):
+        for part, after in _closed(_packed(SPACE.split(sentence), most), space) if len(sentence) > most else [(sentence, space)]:
+            cuts = [part[start : start + most] for start in range(0, len(part), most)] or [part]
+            result += [(cut, "") for cut in cuts[:-1]] + [(cuts[-1], after)]
     return result
 
 
@@ -266,7 +265,11 @@ def _packed(parts: list[str], size: int) -> list[tuple[str, str]]:
     """Texts and the spaces between them, in turn → pieces as full as `size` allows."""
     pieces: list[tuple[str, str]] = []
     for text, space in zip(parts[::2], [*parts[1::2], ""], strict=True):
-        if pieces and len(pieces[-1][0]) + len(pieces[-1][1]) + len(text) <= size:
+        fits = pieces and len("".join(pieces[-1])) + len(text) <= size
+        # A piece that is nothing but space would be translated into something.
+        if pieces and not text:
+            pieces[-1] = (pieces[-1][0], pieces[-1][1] + space)
+        elif pieces and (fits or not pieces[-1][0]):
             pieces[-1] = ("".join(pieces[-1]) + text, space)
         else:
             pieces.append((text, space))

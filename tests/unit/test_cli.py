@@ -308,7 +308,7 @@ def test_a_closed_pipe_is_quiet(model, tmp_path):
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, timeout=60, check=False)
     assert done.stdout.count(b"\n") == 1
     assert done.returncode == 0
-    assert (tmp_path / "err").read_text() == ""
+    assert (tmp_path / "err").read_text() == "engine torch, beam 1, length penalty 0.6\n"
 
 
 def test_a_reader_that_leaves_while_stdin_stays_open(spawn, model):
@@ -430,3 +430,18 @@ def test_no_file_of_another_is_replaced_by_a_model(fails, tmp_path, files):
     said = fails(2, "train", "--train", *files, "--out", tmp_path / "mine")
     assert "mine: the model would replace what is there (README.md); name a new folder with --out" in said
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["README.md"]
+
+
+def test_a_byte_order_mark_is_no_text_on_stdin_either(spawn, model, translator):
+    process = spawn("translate", model, "--threads", "1", "-", *REFERENCE)
+    out, err = process.communicate(b"\xef\xbb\xbf" + f"{PAIRS[0][0]}\n".encode())
+    assert process.returncode == 0, err
+    assert out.decode() == f"{translator.translate(PAIRS[0][0])}\n"
+    assert b"engine torch, beam" in err
+
+
+def test_of_a_line_in_pieces_there_is_one_translation_and_that_is_said(run, model, tmp_path):
+    text = write_lines(tmp_path / "in", [" ".join(source for source, _ in PAIRS[:6]), PAIRS[0][0]])
+    ran = run("translate", model, text, "--n-best", "3", *REFERENCE)
+    assert [line.split(" ||| ")[0] for line in ran.out.splitlines()] == ["1", "2", "2", "2"]
+    assert "line 1: longer than what training saw, translated in 6 pieces, so there is one translation of it" in ran.err

@@ -608,6 +608,8 @@ def test_ray_writes_the_same_and_replaces_the_dead(tmp_path, model, text, expect
     killed, give = [], RayCrew.give
 
     def give_and_kill(self, slot, shard):
+        # Ray may never start another actor after one that was killed while it was being made.
+        self.ray.get(self._actors[slot].__ray_ready__.remote())
         give(self, slot, shard)
         if len(killed) < 2:
             killed.append(slot)

@@ -48,13 +48,31 @@ def test_windows_change_nothing(translator, monkeypatch):
 
 @pytest.mark.parametrize("text", [" ".join(LINES * 40), "x" * 3000, "東京は大きい。" * 200, "  " + "a b " * 900, "." * 2000])
 def test_long_text_is_translated_in_pieces_that_fit(translator, text):
-    pieces = translator._pieces(text, len(translator.artifact.tokenizer.source.encode([text])[0]))
+    pieces = translator._pieces(text, len(translator.artifact.tokenizer.source.encode([text])[0]), sentences=True)
     assert "".join(piece + space for piece, space in pieces) == text
     lengths = [len(row) for row in translator.artifact.tokenizer.source.encode([piece for piece, _ in pieces])]
     assert max(lengths) <= translator.longest
     result = next(translator.stream([text], beam_size=1))
     assert result.pieces == len(pieces) > 1
     assert "\n" not in result.text
+
+
+def test_a_line_longer_than_usual_is_translated_sentence_by_sentence(translator):
+    """Or its last sentences would be forgotten: training saw no line with several."""
+    text, encode = " ".join(LINES[:6]), translator.artifact.tokenizer.source.encode
+    seen = [len(row) for row in encode([source for source, _ in sentences(300)])]
+    assert sum(seen) / len(seen) < translator.usual <= max(seen) < len(encode([text])[0]) <= translator.longest
+    result = next(translator.stream([text]))
+    assert result.pieces == 6
+    assert result.text == " ".join(translator.translate(LINES[:6]))
+    assert next(translator.stream([text], sentences=False)).pieces == 1
+
+
+def test_a_prefix_begins_the_first_piece_alone(translator):
+    result = next(translator.stream([" ".join(LINES[:6])], prefixes=["Ein Hund "]))
+    assert result.pieces == 6
+    assert result.text.startswith("Ein Hund ")
+    assert result.text.endswith(" ".join(translator.translate(LINES[1:6])))
 
 
 def test_n_best(translator):
@@ -114,7 +132,7 @@ def test_split_long_loses_nothing():
     for _ in range(3000):
         text = "".join(chance.choice(parts) for _ in range(chance.randrange(1, 40)))
         size = chance.randrange(1, 60)
-        pieces = split_long(text, size)
+        pieces = split_long(text, size, size)
         assert "".join(piece + space for piece, space in pieces) == text
         assert all(len(piece) <= size for piece, _ in pieces)
         assert all(not space.strip() for _, space in pieces)
@@ -122,9 +140,13 @@ def test_split_long_loses_nothing():
 
 def test_split_long_prefers_sentence_ends():
     text = "A dog runs. A cat sits there. It rains."
-    assert split_long(text, 30) == [("A dog runs. A cat sits there.", " "), ("It rains.", "")]
-    assert split_long("one two three", 8) == [("one two", " "), ("three", "")]
-    assert split_long("abcdef", 4) == [("abcd", ""), ("ef", "")]
+    assert split_long(text, 30, 30) == [("A dog runs. A cat sits there.", " "), ("It rains.", "")]
+    assert split_long("one two three", 8, 8) == [("one two", " "), ("three", "")]
+    assert split_long("abcdef", 4, 4) == [("abcd", ""), ("ef", "")]
+    assert split_long("東京は大きい。大阪も大きい。", 8, 20) == [("東京は大きい。", ""), ("大阪も大きい。", "")]
+    # What is longer than comfortable is no reason to cut a sentence.
+    assert split_long(text, 4, 40) == [("A dog runs.", " "), ("A cat sits there.", " "), ("It rains.", "")]
+    assert split_long("A. ", 2, 2) == [("A.", " ")]
 
 
 def test_one_line():

@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line. A file that stands behind options is taken too; for what is unknown, something like it is named."""
     options, rest = parser().parse_known_args(arguments)
-    if len(rest) == 1 and not rest[0].startswith("-") and getattr(options, "file", "") == "-":
+    if len(rest) == 1 and (rest[0] == "-" or not rest[0].startswith("-")) and getattr(options, "file", "") == "-":
         options.file = rest.pop()
     if rest:
         names = [name for action in options.verb._actions for name in action.option_strings]

@@ -94,10 +94,10 @@ def count_lines(name: str) -> int | None:
 
 def input_lines(name: str) -> Iterator[bytes]:
     """The lines of a file, or of stdin; through a reader of our own: Python aborts at exit if a thread waits in `sys.stdin`."""
-    from undivided.corpus import byte_lines, cut_lines
+    from undivided.corpus import byte_lines, cut_lines, without_mark
 
     if name != "-":
         yield from byte_lines(name)
         return
     with open(0, "rb", closefd=False) as stream:
-        yield from cut_lines(stream)
+        yield from without_mark(cut_lines(stream))

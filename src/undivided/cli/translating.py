@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from undivided.settings import add_settings
 
 if TYPE_CHECKING:
     from undivided.score import Score
+    from undivided.translate import Translator
 
 
 def add_translate(verbs: Any) -> None:
@@ -66,13 +66,14 @@ def run_translate(options: argparse.Namespace) -> None:
     if search.get("shortlist") and not translator.engine.has_shortlist:
         console.warn("--shortlist: this model or engine has none, so all subwords are weighed")
     prefixes = read_lines(options.prefix) if options.prefix else None
+    console.say(_way(translator, search))
     progress = Progress(console, "translated lines", count_lines(options.file))
     told = Remarks(console)
     with Output(options.output) as out:
         lines = decoded(input_lines(options.file), options.file if options.file != "-" else "stdin", told.add)
         results = translator.stream(lines, prefixes, progress.advance, **search)
         for number, result in enumerate(results, 1):
-            for remark in remarks(number, result, translator.longest):
+            for remark in remarks(number, result, search.get("n_best", 1)):
                 told.add(remark)
             text = written(number, result, options.scores, search.get("n_best", 1))
             # Data goes out as it is; only a terminal is not given what it would obey.
@@ -80,6 +81,13 @@ def run_translate(options: argparse.Namespace) -> None:
             out.flush()
     told.close()
     console.clear()
+
+
+def _way(translator: Translator, search: dict[str, Any]) -> str:
+    """How translations are found, in words."""
+    config = translator.search_config(**search)
+    how = "sampling" if config.sample else f"beam {config.beam_size}, length penalty {config.length_penalty:g}"
+    return f"engine {translator.engine.name}, {how}"
 
 
 def _share_out(options: argparse.Namespace, search: dict[str, Any], console: Console) -> None:
@@ -156,14 +164,10 @@ def run_score(options: argparse.Namespace) -> None:
         sources, progress = lines, Progress(console, "translated lines", len(lines))
         lines = [result.text for result in translator.stream(sources, advance=progress.advance, **search)]
         progress.console.clear()
-        config = translator.search_config(**search)
         extra.append(Score("perplexity", perplexity(translator, sources, references[0]), "tokens:subwords|end:counted"))
         if options.output:
             Path(options.output).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        if not options.quiet:
-            print(
-                f"engine {translator.engine.name}, beam {config.beam_size}, length penalty {config.length_penalty}", file=sys.stderr
-            )
+        console.say(_way(translator, search))
     results = score(lines, *references, target_lang=lang)
     if options.moses:
         results.append(moses_bleu(lines, references[0], options.moses))

@@ -1,4 +1,4 @@
-"""The ways to run a model folder: the PyTorch model, which is the reference, and CTranslate2, proven equal before it is used."""
+"""The ways to run a model folder: the PyTorch model, which is the reference, and CTranslate2, proven close before it is used."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ VERSION = 2
 """Of what `convert` writes: older copies beside a model are made anew."""
 
 WEIGHTS = ("int8", "float32")
-"""How a converted model keeps its weights: the first that proves equal. Very small models may lose too much in 8 bits."""
+"""How a converted model keeps its weights: the first that proves close. Very small models may lose too much in 8 bits."""
 
 SHORTLIST = "vmap.txt"
 BATCH_TOKENS = 1024
@@ -63,7 +63,7 @@ def expressible(artifact: Artifact) -> None:
 
 
 def convert(artifact: Artifact, folder: Path, reference: TorchEngine, console: Console) -> Path:
-    """The converted model beside its folder: the one that is there if nothing changed, else made and proven equal."""
+    """The converted model beside its folder: the one that is there if nothing changed, else made and proven close."""
     reasons = []
     for kind in WEIGHTS:
         difference, home = _converted(artifact, folder, reference, kind, console)

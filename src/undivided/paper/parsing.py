@@ -118,7 +118,7 @@ def parse(
     translator: Translator, sentences: Sequence[Sequence[str]], advance: Callable[[int], None] = lambda count: None, **options: Any
 ) -> Iterator[Node]:
     """A tree over exactly the words of each sentence, whatever the model writes."""
-    results = translator.stream([source_text(sentence) for sentence in sentences], advance=advance, **options)
+    results = translator.stream([source_text(sentence) for sentence in sentences], advance=advance, sentences=False, **options)
     for sentence, result in zip(sentences, results, strict=True):
         yield repair(result.text, sentence)
 

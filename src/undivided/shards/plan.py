@@ -16,14 +16,13 @@ import numpy as np
 
 from undivided.config import WINDOW
 from undivided.console import InputError, plural
-from undivided.corpus import LONGEST_LINE, cut_lines
+from undivided.corpus import BYTE_ORDER_MARK, LONGEST_LINE, cut_lines
 from undivided.files import digest, read_json, write_whole
 
 MOST_SHARDS = 10_000
 """A larger file has larger shards: neither the plan nor a folder of shards grows with it."""
 
 BLOCK = 1 << 20
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)

@@ -42,10 +42,11 @@ def decoded(lines: Iterable[bytes], name: str, warn: Callable[[str], None], firs
             yield line.decode("utf-8", errors="replace")
 
 
-def remarks(number: int, result: Translation, longest: int) -> Iterator[str]:
+def remarks(number: int, result: Translation, n_best: int = 1) -> Iterator[str]:
     """What a person should know of the translation of a line."""
     if result.pieces > 1:
-        yield f"line {number}: more than the {longest} subwords of training, translated in {result.pieces} pieces"
+        only = ", so there is one translation of it" if n_best > 1 else ""
+        yield f"line {number}: longer than what training saw, translated in {result.pieces} pieces{only}"
     if not result.finished:
         yield f"line {number}: the translation did not end by itself and was cut (--max-extra allows more)"
 
@@ -91,7 +92,7 @@ class Worker:
             begins = None if prefixes is None else list(islice(prefixes, len(window)))
             for result in self.translator.stream(window, begins, advance, number, **self.job.search):
                 number += 1
-                for remark in remarks(number, result, self.translator.longest):
+                for remark in remarks(number, result, n_best):
                     notes.add(remark)
                 yield written(number, result, self.job.scores, n_best)
 

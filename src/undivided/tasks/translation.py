@@ -24,6 +24,9 @@ from undivided.tasks.contract import Measured, ShardLoss
 from undivided.tokens import PAD
 from undivided.translate import Translator
 
+USUAL = 0.999
+"""The share of training sources that are no longer than what counts as usual."""
+
 
 class TranslationTask:
     """From source to target sentences."""
@@ -81,8 +84,10 @@ class TranslationTask:
         self.model = cast("Seq2Seq", model)
 
     def facts(self) -> dict[str, Any]:
-        """The vocabulary and the digests of the corpora."""
-        return {"vocabulary": len(self.tokenizer.target), "data": self.digests}
+        """The vocabulary, how long sources usually are, and the digests of the corpora."""
+        lengths, _ = self.store.lengths(np.arange(len(self.store)))
+        usual = int(np.quantile(lengths, USUAL))
+        return {"vocabulary": len(self.tokenizer.target), "usual_length": usual, "data": self.digests}
 
     def export(self, out: Path, facts: dict[str, Any]) -> None:
         """Write the model folder."""
