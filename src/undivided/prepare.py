@@ -273,9 +273,9 @@ def prepare_tokenizer(recipe: Recipe, folder: Path, console: Console) -> Tokeniz
     pairs = read_record(folder / "recipe.json")["pairs"]
     tokenizer = Tokenizer.learn(read, recipe.tokens, pairs, recipe.train.seed)
     both = "joint" if tokenizer.joint else "source and target"
-    kind = both if recipe.model.kind in PAIRED else "different"
+    kind = f"{both} " if recipe.model.kind in PAIRED else ""
     sizes = f"{len(tokenizer.source):,}" + ("" if tokenizer.joint else f" and {len(tokenizer.target):,}")
-    console.say(f"learned {sizes} {kind} {recipe.tokens.kind} subwords")
+    console.say(f"learned {sizes} {kind}{recipe.tokens.kind} subwords")
     return _kept(tokenizer, folder)
 
 

@@ -234,7 +234,7 @@ class Trainer(Run):
         self._beginning = None
 
     def _log_step(self) -> None:
-        self.console.say(f"{self._line()}, rate {self.optimizer.param_groups[0]['lr']:.2e}")
+        self.console.say(f"{self._line()}, learning rate {self.optimizer.param_groups[0]['lr']:.2e}")
         self.log.write("step", self.state, **self.logged())
         self.state.meter = Meter()
 
@@ -318,7 +318,7 @@ class Trainer(Run):
             kind = f"running average, decay {self.config.ema}"
         else:
             fill(model, checkpoint.average_weights(last), "averaged checkpoints")
-            kind = f"average of the last {plural(len(last), 'checkpoint')}"
+            kind = "last checkpoint" if len(last) == 1 else f"average of the last {plural(len(last), 'checkpoint')}"
         measured = self.task.measure()
         if measured is not None:
             self.console.say(f"{kind}: validation {measured}")
