@@ -103,7 +103,7 @@ class _ConsistentLoss(torch.autograd.Function):
         ctx: Any, first: Tensor, second: Tensor, weight: Tensor, labels: Tensor, smoothing: float, strength: float
     ) -> tuple[Tensor, Tensor]:
         vocab, pull = len(weight), strength / 4
-        size = min(max(1, CHUNK_ELEMENTS // 4 // vocab), len(labels))
+        size = max(1, min(CHUNK_ELEMENTS // 4 // vocab, len(labels)))
         buffers = [first.new_empty(size, vocab) for _ in range(5)]
         slopes, grad_weight = (torch.empty_like(first), torch.empty_like(second)), torch.zeros_like(weight)
         normaliser = right = apart = first.new_zeros(())

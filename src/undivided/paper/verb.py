@@ -291,7 +291,7 @@ def add_parse(tables: Any) -> None:
     verb.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
     verb.add_argument("--threads", type=int, default=0, metavar="N", help="CPU threads; 0 is all cores (default: 0)")
     verb.add_argument("-q", "--quiet", action="store_true", help="say nothing but warnings and errors on stderr")
-    add_settings(verb, SearchConfig, without=("n_best", "sample", "temperature", "top_k", "top_p", "seed"))
+    add_settings(verb, SearchConfig, without=("sentences", "n_best", "sample", "temperature", "top_k", "top_p", "seed"))
     verb.set_defaults(run=run_parse)
 
 
