@@ -295,7 +295,7 @@ class SearchConfig:
         flags=("--shortlist",),
     )
     sentences: bool = setting(
-        True, "translate a line that is longer than nearly all of training sentence by sentence", flags=("--sentences",)
+        True, "translate a line that is longer than 19 in 20 of training sentence by sentence", flags=("--sentences",)
     )
     n_best: int = setting(1, "outputs given for each line", flags=("--n-best",), at_least=1, below=1001)
     sample: bool = setting(False, "draw outputs at random instead of searching", flags=("--sample",))

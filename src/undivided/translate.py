@@ -65,7 +65,7 @@ class Translator:
         self.longest = self.artifact.recipe.data.max_length
         usual = self.artifact.facts.get("usual_length")
         self.usual = min(usual, self.longest) if isinstance(usual, int) and usual > 0 else self.longest
-        """As long as nearly all that training saw: beyond it, a model translates the first sentences and forgets the others."""
+        """As long as most of what training saw: beyond it, a model translates the first sentences and forgets the others."""
 
     @overload
     def translate(self, text: str, **options: Any) -> str: ...
@@ -204,7 +204,8 @@ class Translator:
         usual = self.usual if sentences else self.longest
         if tokens <= usual:
             return [(text, "")]
-        comfortable, most = (max(1, len(text) * (length - 2) // tokens // 2) for length in (usual, self.longest))
+        # What ends with a full stop and is short may be an abbreviation; it stays with what follows it.
+        comfortable, most = (max(1, len(text) * share // tokens) for share in (usual // 4, (self.longest - 2) // 2))
         return split_long(text, comfortable, most if tokens > self.longest else len(text))
 
     def _result(self, source: str, pieces: list[tuple[str, str]], found: list[list[Hypothesis]]) -> Translation:

@@ -24,7 +24,7 @@ from undivided.tasks.contract import Measured, ShardLoss
 from undivided.tokens import PAD
 from undivided.translate import Translator
 
-USUAL = 0.999
+USUAL = 0.95
 """The share of training sources that are no longer than what counts as usual."""
 
 
