@@ -206,7 +206,7 @@ class Translator:
             return [(text, "")]
         # What ends with a full stop and is short may be an abbreviation; it stays with what follows it.
         comfortable, most = (max(1, len(text) * share // tokens) for share in (usual // 4, (self.longest - 2) // 2))
-        return split_long(text, comfortable, most if tokens > self.longest else len(text))
+        return _worded(split_long(text, comfortable, most if tokens > self.longest else len(text)))
 
     def _result(self, source: str, pieces: list[tuple[str, str]], found: list[list[Hypothesis]]) -> Translation:
         decode = self.artifact.tokenizer.target.decode
@@ -275,6 +275,17 @@ def _packed(parts: list[str], size: int) -> list[tuple[str, str]]:
         else:
             pieces.append((text, space))
     return pieces
+
+
+def _worded(pieces: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Pieces of nothing but space would be translated into something: behind words, they are the space after those."""
+    result: list[tuple[str, str]] = []
+    for piece, space in pieces:
+        if result and result[-1][0].strip() and not piece.strip():
+            result[-1] = (result[-1][0], result[-1][1] + piece + space)
+        else:
+            result.append((piece, space))
+    return result
 
 
 def _closed(pieces: list[tuple[str, str]], space: str) -> list[tuple[str, str]]:

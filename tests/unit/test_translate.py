@@ -68,6 +68,13 @@ def test_a_line_longer_than_usual_is_translated_sentence_by_sentence(translator)
     assert next(translator.stream([text], sentences=False)).pieces == 1
 
 
+def test_space_between_sentences_is_no_piece(translator):
+    text = f"{LINES[0]}{' ' * 3000}{LINES[1]}{chr(0x3000) * 500}"
+    pieces = translator._pieces(text, len(translator.artifact.tokenizer.source.encode([text])[0]), sentences=True)
+    assert [piece for piece, _ in pieces] == LINES[:2]
+    assert "".join(piece + space for piece, space in pieces) == text
+
+
 def test_a_prefix_begins_the_first_piece_alone(translator):
     result = next(translator.stream([" ".join(LINES[:6])], prefixes=["Ein Hund "]))
     assert result.pieces == 6
