@@ -33,7 +33,7 @@ class Training:
         self.plans = self.trainer.task.stream.plans()
         self.trainer.model.eval()
         with torch.no_grad():
-            found = self.trainer.task.loss(place, 1, 1, 1)
+            found = self.trainer.task.loss(self.trainer.task.load(place))
         self.trainer.model.train()
         return float(found.likelihood) / found.tokens
 

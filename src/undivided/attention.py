@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from undivided import kernels
 from undivided.config import ModelConfig
 from undivided.dropout import Dropout
 
@@ -175,6 +176,7 @@ class MultiHeadAttention(nn.Module):
         self.n_heads, self.window, self.dropout = config.n_heads, config.window, Dropout(config.attention_dropout)
         d_k = config.d_k or config.d_model // config.n_heads
         d_v = config.d_v or config.d_model // config.n_heads
+        self.head_widths = (d_k, d_v)
         self.widths = [self.n_heads * d_k, self.n_heads * d_k, self.n_heads * d_v]
         bias = config.attention_bias
         if across:
@@ -186,16 +188,34 @@ class MultiHeadAttention(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """Self-attention over whole sequences, `B T D`. [paper 3.2.3]"""
-        query, key, value = (self.heads(part) for part in self.qkv(x).split(self.widths, dim=-1))
+        packed = self.qkv(x)
+        if self._in_one_pass(packed, packed):
+            return self.output(kernels.attend(packed, None, self.n_heads, self.head_widths, mask))
+        query, key, value = (self.heads(part) for part in packed.split(self.widths, dim=-1))
         return self.join(attend(query, key, value, mask, self.dropout, self))
 
+    def across(self, x: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
+        """Encoder-decoder attention: queries `B T D` from the decoder, memory `B S D` from the encoder. [paper 3.2.3]"""
+        query, packed = self.query(x), self.key_value(memory)
+        if self._in_one_pass(query, packed):
+            return self.output(kernels.attend(query, packed, self.n_heads, self.head_widths, mask))
+        return self.join(attend(self.heads(query), *self._keys_and_values(packed), mask, self.dropout, self))
+
+    def _in_one_pass(self, query: Tensor, key: Tensor) -> bool:
+        """Whether the kernels do it: for gradients, nobody watching, no dropout on weights, sequences short enough."""
+        plain = not watched() and not (self.dropout.share and self.training) and not any(w % kernels.WIDE for w in self.head_widths)
+        return plain and query.shape[1] * key.shape[1] <= LARGEST_SCORES and kernels.serve(query)
+
     def read(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of the encoder's output, `B H S K`."""
-        key, value = (self.heads(part) for part in self.key_value(memory).split(self.widths[1:], dim=-1))
+        """Keys and values of the encoder's output, `B H S K`, for many steps."""
+        return self._keys_and_values(self.key_value(memory))
+
+    def _keys_and_values(self, packed: Tensor) -> tuple[Tensor, Tensor]:
+        key, value = (self.heads(part) for part in packed.split(self.widths[1:], dim=-1))
         return key, value
 
-    def across(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-        """Encoder-decoder attention: queries `B T D` from the decoder, T and S are free to differ. [paper 3.2.3]"""
+    def across_read(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+        """The same for keys and values that were read before."""
         return self.join(attend(self.heads(self.query(x)), key, value, mask, self.dropout, self))
 
     def step(self, x: Tensor, cache: Cache) -> Tensor:

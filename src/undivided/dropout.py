@@ -5,17 +5,25 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from undivided import kernels
+from undivided.tokens import random_bits, stirred
+
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+"""Between the numbers that become random words: neighbours differ in many bits."""
+
 
 class _Chance(threading.local):
-    """Each thread draws its CPU masks from a generator of its own, or from torch's."""
+    """Each thread draws its CPU masks from a seed of its own, or from torch's generator."""
 
-    generator: torch.Generator | None = None
+    seed: int | None = None
+    masks = 0
+    """So many were drawn from the seed."""
 
 
 _chance = _Chance()
@@ -24,11 +32,19 @@ _chance = _Chance()
 @contextmanager
 def seeded_dropout(seed: int) -> Iterator[None]:
     """Within, the CPU masks of this thread are a function of the seed; afterwards they are torch's again."""
-    _chance.generator = torch.Generator().manual_seed(seed % (1 << 63))
+    _chance.seed, _chance.masks = seed, 0
     try:
         yield
     finally:
-        _chance.generator = None
+        _chance.seed = None
+
+
+def _drawn() -> int:
+    """The seed of the next mask."""
+    if _chance.seed is None:
+        return int(torch.empty((), dtype=torch.int64).random_())
+    _chance.masks += 1
+    return int(random_bits(1, _chance.seed, _chance.masks)[0])
 
 
 class Dropout(nn.Module):
@@ -47,23 +63,19 @@ class Dropout(nn.Module):
             return x
         if x.device.type != "cpu":
             return F.dropout(x, self.share)
-        return _ByteDropout.apply(x, min(255, round(self.share * 256)))
+        mask = self.mask()
+        return kernels.drop(x, mask) if kernels.serve(x) else x * as_factors(mask, x)
+
+    def mask(self) -> kernels.Mask:
+        """The next mask on a CPU."""
+        if not self.training or not self.share:
+            return kernels.WHOLE
+        threshold = min(255, round(self.share * 256))
+        return kernels.Mask(_drawn(), threshold, 256 / (256 - threshold))
 
 
-class _ByteDropout(torch.autograd.Function):
-    """Dropout whose mask is made of random bytes: 0 below a threshold, else the scale."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, threshold: int) -> Tensor:
-        scale = 256 / (256 - threshold)
-        words = torch.empty(-(-x.numel() // 8), dtype=torch.int64).random_(-(2**63), None, generator=_chance.generator)
-        # Far cheaper than comparing bytes: whole numbers from -128 on, moved so that those to keep are 1 or more, and cut there.
-        mask = words.view(torch.int8)[: x.numel()].view(x.shape).to(x.dtype)
-        mask.add_(129 - threshold).clamp_(0, 1).mul_(scale)
-        ctx.save_for_backward(mask)
-        return x * mask
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        (mask,) = ctx.saved_tensors
-        return grads[0] * mask, None
+def as_factors(mask: kernels.Mask, like: Tensor) -> Tensor:
+    """The scale where an element stays, 0 elsewhere: the same mask as that of the kernels, by PyTorch."""
+    words = stirred(np.arange(1, -(-like.numel() // 8) + 1, dtype=np.uint64) * _STEP + np.uint64(mask.seed))
+    kept = torch.from_numpy(words.view(np.uint8))[: like.numel()].view(like.shape) >= mask.threshold
+    return kept.to(like.dtype) * mask.scale

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from undivided import kernels
 from undivided.config import ModelConfig
 from undivided.console import InputError
 from undivided.dropout import Dropout
@@ -26,6 +27,8 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(config.activation_dropout)
 
     def forward(self, x: Tensor) -> Tensor:
+        if self.activation == "relu" and kernels.serve(x):
+            return self.outer(self.dropout(kernels.linear_relu(x, self.inner.weight, self.inner.bias)))
         x = self.inner(x)
         match self.activation:
             case "relu":
@@ -52,9 +55,12 @@ class Residual(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        if self.pre:
-            return x + self.dropout(sublayer(self.norm(x)))
-        return self.norm(x + self.dropout(sublayer(x)))
+        y = sublayer(self.norm(x) if self.pre else x)
+        if kernels.serve(x, y):
+            mask = self.dropout.mask()
+            return kernels.drop(y, mask, x) if self.pre else kernels.add_norm(x, y, mask, self.norm)
+        x = x + self.dropout(y)
+        return x if self.pre else self.norm(x)
 
 
 def sinusoids(length: int, width: int, layout: str = "sinusoidal") -> Tensor:

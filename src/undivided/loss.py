@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from undivided import kernels
 from undivided.tokens import PAD
 
 CHUNK_ELEMENTS = 1 << 21
@@ -60,8 +61,16 @@ class _ChunkedLoss(torch.autograd.Function):
         grad_states, grad_weight = torch.empty_like(states), torch.zeros_like(weight, dtype=wide)
         all_rows = weight.sum(dim=0, dtype=wide)
         normaliser = right = buffer.new_zeros((), dtype=wide)
+        in_one_pass, totals = kernels.fit(states, weight), states.new_empty(len(buffer), 1)
         for rows, label, grad_rows in zip(states.split(size), labels.split(size), grad_states.split(size), strict=True):
             logits = torch.mm(rows, weight.t(), out=buffer[: len(rows)]).to(wide)
+            if in_one_pass:
+                total = totals[: len(rows)]
+                sums, hits = kernels.softmax_loss(logits, label, smoothing, total)
+                normaliser, right = normaliser + sums, right + hits
+                torch.mm(logits, weight, out=grad_rows).div_(total)
+                grad_weight.addmm_(logits.t(), rows / total)
+                continue
             highest = logits.amax(dim=1, keepdim=True)
             right = right + logits.gather(1, label[:, None]).sum()
             powers = logits.sub_(highest).exp_()

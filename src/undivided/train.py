@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from undivided import __version__, checkpoint
+from undivided import __version__, checkpoint, kernels
 from undivided.artifact import fill
 from undivided.batches import Place
 from undivided.card import usage
@@ -83,6 +83,8 @@ class Trainer(Run):
         self._beginning: checkpoint.Checkpoint | None = None
         where = str(self.device) if self.group.size == 1 else f"{self.group.size} × {self.device.type}"
         console.say(f"{self.size() / 1e6:.1f} M parameters on {where}, {self.task}")
+        if self.device.type == "cpu" and kernels.reason():
+            console.say(f"training does without the C kernels and takes longer: {kernels.reason()}")
 
     def run(self) -> None:
         """Train until a limit is reached, then write the final model."""

@@ -122,7 +122,8 @@ def test_encoder_decoder_attention_reads_sequences_of_another_length(tgt):
         value = memory @ head_weights(layer.key_value, 15, i, 2)
         heads.append(attention(query, key, value)[0])
     wanted = torch.cat(heads, dim=-1) @ layer.output.weight.T
-    torch.testing.assert_close(layer.across(x, *layer.read(memory), None), wanted)
+    torch.testing.assert_close(layer.across(x, memory, None), wanted)
+    torch.testing.assert_close(layer.across_read(x, *layer.read(memory), None), wanted)
 
 
 def test_attention_has_no_biases_unless_asked():

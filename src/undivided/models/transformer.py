@@ -44,15 +44,15 @@ class DecoderLayer(nn.Module):
         self.feed_forward = FeedForward(config)
         self.residuals = nn.ModuleList(Residual(config) for _ in range(3))
 
-    def forward(self, x: Tensor, mask: Tensor | None, key: Tensor, value: Tensor, memory_mask: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None, memory: Tensor, memory_mask: Tensor | None) -> Tensor:
         x = self.residuals[0](x, lambda x: self.self_attention(x, mask))
-        x = self.residuals[1](x, lambda x: self.cross_attention.across(x, key, value, memory_mask))
+        x = self.residuals[1](x, lambda x: self.cross_attention.across(x, memory, memory_mask))
         return self.residuals[2](x, self.feed_forward)
 
     def step(self, x: Tensor, past: Cache, key: Tensor, value: Tensor, memory_mask: Tensor | None) -> Tensor:
         """One position `B W D`: the beams of a sentence are the queries of one attention to its memory."""
         x = self.residuals[0](x, lambda x: self.self_attention.step(x, past))
-        x = self.residuals[1](x, lambda x: self.cross_attention.across(x, key, value, memory_mask))
+        x = self.residuals[1](x, lambda x: self.cross_attention.across_read(x, key, value, memory_mask))
         return self.residuals[2](x, self.feed_forward)
 
 
@@ -132,8 +132,7 @@ class Transformer(Seq2Seq):
         mask = self_mask(tgt_in.shape[1], causal=True, window=self.config.window, device=tgt_in.device)
         memory_mask = padding_mask(memory.mask)
         for layer in self._decoder_layers():
-            key, value = layer.cross_attention.read(memory.states)
-            outputs.append(layer(outputs[-1], mask, key, value, memory_mask))
+            outputs.append(layer(outputs[-1], mask, memory.states, memory_mask))
         return outputs[1:]
 
     def start(self, memory: Memory) -> TransformerState:

@@ -1,0 +1,121 @@
+"""kernels.c → a library of this machine: built once by its C compiler, tried in a process of its own, kept in the user's cache."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+
+SOURCE = Path(__file__).with_name("kernels.c")
+TRIAL = Path(__file__).with_name("trial.py")
+FLAGS = ["-O3", "-std=gnu11", "-shared", "-fPIC"]
+LIBERTIES = ["-fno-math-errno", "-fno-trapping-math", "-fassociative-math", "-fno-signed-zeros"]
+"""Sums may be taken in another order, which is what makes them fast. NaN and infinities keep their meaning."""
+SWITCH = "UNDIVIDED_KERNELS"
+"""The environment variable that turns the kernels off."""
+PATIENCE = 120
+"""Seconds that the compiler may take."""
+
+
+class NoKernels(Exception):
+    """Why training must do without."""
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The kernels, or None where there are none; `reason` says why."""
+    return None if isinstance(found := _found(), str) else found
+
+
+def reason() -> str:
+    """Why there are no kernels; empty where there are."""
+    return found if isinstance(found := _found(), str) else ""
+
+
+@cache
+def _found() -> ctypes.CDLL | str:
+    try:
+        return ctypes.CDLL(str(_built()))
+    except (NoKernels, OSError) as error:
+        return str(error)
+
+
+def _built() -> Path:
+    """The library's file: of this source, this compiler and this processor."""
+    if os.environ.get(SWITCH, "").lower() in {"0", "off", "no"}:
+        raise NoKernels(f"{SWITCH} turns them off")
+    compiler = shutil.which(os.environ.get("CC", "")) or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if sys.platform == "win32" or compiler is None:
+        raise NoKernels("there is no C compiler (cc) here")
+    command = [compiler, *FLAGS, *LIBERTIES, *_of_this_processor()]
+    facts = repr((SOURCE.read_bytes(), command, _run([compiler, "--version"]), _processor()))
+    path = _home() / f"kernels-{hashlib.sha256(facts.encode()).hexdigest()[:20]}.so"
+    if not path.exists():
+        _build(command, path)
+    return path
+
+
+def _build(command: list[str], path: Path) -> None:
+    """Compile beside the final place, try it, move it there: whoever looks sees all of it or nothing."""
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        made = Path(folder) / path.name
+        _run([*command, str(SOURCE), "-o", str(made), "-lm"])
+        # A processor may announce instructions that it then refuses. It must not be this process that finds out.
+        _run([sys.executable, "-I", str(TRIAL), str(made)])
+        made.replace(path)
+
+
+def _run(command: list[str]) -> str:
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NoKernels(f"{Path(command[0]).name} failed: {error}") from None
+    if ran.returncode:
+        last = next((line for line in reversed(ran.stderr.splitlines()) if line.strip()), f"exit code {ran.returncode}")
+        raise NoKernels(f"{Path(command[0]).name} failed: {last.strip()}")
+    return ran.stdout
+
+
+def _of_this_processor() -> list[str]:
+    if platform.machine().lower() in {"x86_64", "amd64"}:
+        return ["-march=native", "-mprefer-vector-width=512"]
+    return ["-mcpu=native"]
+
+
+def _processor() -> str:
+    """What tells processors apart: a home may be shared between machines."""
+    facts = Path("/proc/cpuinfo")
+    if not facts.exists():
+        return platform.platform() + platform.processor()
+    told = ("model name", "flags", "Features", "CPU part", "CPU implementer")
+    return "\n".join(sorted({line for line in facts.read_text(errors="replace").splitlines() if line.startswith(told)}))
+
+
+@cache
+def _home() -> Path:
+    """A folder that only this user can write to."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "undivided"
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = home.stat()
+        if found.st_uid == os.getuid() and not found.st_mode & 0o022 and os.access(home, os.W_OK):
+            return home
+    except (OSError, RuntimeError):
+        pass
+    return _passing_home()
+
+
+def _passing_home() -> Path:
+    """Where the cache cannot be trusted or written: a folder that ends with this process."""
+    import atexit
+
+    folder = tempfile.TemporaryDirectory(prefix="undivided-")
+    atexit.register(folder.cleanup)
+    return Path(folder.name)
