@@ -1,5 +1,7 @@
 import json
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from undivided.paper.judge import Difference, compared, seed_noise, sentence_int
 from undivided.paper.table3 import Measured, Result, bleu_of, log_perplexity_of, sentence_counts
 from undivided.paper.variations import ROWS, chosen, d_k, d_v, described
 from undivided.settings import merge
+from undivided.train import Trainer
 
 PAPER = {
     "base": (6, 512, 2048, 8, 64, 64, 0.1, 0.1, "sinusoidal"),
@@ -168,6 +171,7 @@ def test_the_report_stands_beside_the_papers_numbers(table):
     assert [row[7] for row in cells] == ["4.92", "5.29", "5.77", "4.92"]
     assert "n_heads 2 → 1, d_k 16 → 32, d_v 16 → 32" in report
     assert "Of 3 rows by BLEU" in report
+    assert re.search(r"The seeds of base: BLEU \d+\.\d\d, \d+\.\d\d \(standard deviation \d+\.\d\d\); perplexity ", report)
     assert "undivided paper table3 r.yaml --train train.src train.tgt" in report
     assert "(report.svg)" in report
     assert (table / "report.svg").read_text().startswith("<svg")
@@ -186,6 +190,30 @@ def test_it_goes_on_where_it_was_and_takes_more_rows(table, run):
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     assert "| B1 | d_k 16 → 4" in result.out
     assert "± inf" in result.out
+
+
+def test_stopped_in_the_middle_of_a_training_it_ends_as_if_it_had_not_been(table, tmp_path, monkeypatch):
+    """The row that was cut off goes on from its checkpoint, and its model is that of an undisturbed run."""
+    for name in ("train", "valid", "test"):
+        for path in map(Path, pair(table, name)):
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "r.yaml").write_text(RECIPE)
+    arguments = [*command(tmp_path), "--rows", "A1", "--seeds", "1", "--train.save_every", "2", "--quiet"]
+    advance, steps = Trainer.advance, []
+
+    def cut_off(self, plans):
+        advance(self, plans)
+        steps.append(self.state.step)
+        if len(steps) == 13:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Trainer, "advance", cut_off)
+    assert main(arguments) == 130
+    assert steps[-1] == 5, "the first row has 8 steps"
+    assert main(arguments) == 0
+    assert steps[13:] == [5, 6, 7, 8], "from the checkpoint of step 4"
+    weights = [(folder / "out" / "A1-1" / "model.safetensors").read_bytes() for folder in (table, tmp_path)]
+    assert weights[0] == weights[1]
 
 
 def test_another_corpus_is_another_table(table, run, tmp_path):

@@ -187,7 +187,7 @@ def race(plan: Plan, console: Console) -> dict[str, list[Timed]]:
 
 def timed(model: Path, test: CorpusFiles, digests: dict[str, str], console: Console) -> Timed:
     """Measure a model, or read what was measured before."""
-    result = measured(model, test, digests, console, engine="torch")
+    result = measured(model, test, digests, console)
     translator = Translator(model, engine="torch")
     key = fingerprint((model / "manifest.json").read_text(), sorted(digests.values()), "race")
     path = model.parent / f"{model.name}-race-{key}.json"

@@ -33,12 +33,14 @@ def write_report(plan: Plan, table: Sequence[Measured], path: Path, arguments: S
         f"{plural(sum(len(row.results) for row in table), 'training')} of {min(spent):.1f}–{max(spent):.1f} minutes each "
         f"({plural(len(table[0].results), 'seed')} of base, {plan.other_seeds} of the others), measured on "
         f"`{Path(plan.test.source).name}`: beam {recipe.search.beam_size}, α {recipe.search.length_penalty:g}, no averaged "
-        f"checkpoints, BLEU `{signature(recipe.data.target_lang)}`, perplexity of a subword. Where the budget is time, larger rows "
+        f"checkpoints, decoded by PyTorch in float32, BLEU `{signature(recipe.data.target_lang)}`, perplexity of a subword. "
+        "Where the budget is time, larger rows "
         "take fewer steps. The paper's figures are of newstest2013 after 100,000 steps (big: 300,000) on "
         "eight GPUs, whatever a step cost.",
         "",
         shown := _table(table, verdicts),
         "",
+        *_spread(table[0]),
         f"![BLEU of each row less that of base]({path.stem}.svg)",
         "",
         JUDGED,
@@ -51,6 +53,18 @@ def write_report(plan: Plan, table: Sequence[Measured], path: Path, arguments: S
     compared_figures = {name: asdict(verdict) for name, verdict in verdicts.items()}
     report.write(path.with_suffix(".json"), [json.dumps(_finite({"rows": figures, "against base": compared_figures}), indent=1)])
     return shown
+
+
+def _spread(base: Measured) -> list[str]:
+    """How far apart trainings of the same recipe are."""
+    if len(base.results) < 2:
+        return []
+    figures = [("BLEU", base.bleus), ("perplexity", base.perplexities)]
+    said = "; ".join(
+        f"{name} {', '.join(f'{value:.2f}' for value in values)} (standard deviation {np.std(values, ddof=1):.2f})"
+        for name, values in figures
+    )
+    return [f"The seeds of base: {said}.", ""]
 
 
 def _finite(value: Any) -> Any:
