@@ -237,6 +237,8 @@ typedef struct {
 
 static inline float *head_of(const heads *all, int64_t b, int64_t h) { return all->at + b * all->batch + h * all->head; }
 
+/* All heads of a sentence at once: they lie side by side, and what is written in single numbers must not be read at once in
+   wide vectors, which would wait for each. */
 static void turn(const float *from, int64_t row, int64_t rows, int64_t width, int64_t padded, float *to) {
     for (int64_t r = 0; r < rows; r++)
         for (int64_t i = 0; i < width; i++) to[i * padded + r] = from[r * row + i];
@@ -278,13 +280,13 @@ static void softmax(float *scores, const float *bar, float scale, int64_t keys, 
    wide vector holds many queries and no sum runs along one: batch × heads × keys × queries, these padded to a multiple of 16. */
 int attend(const shape *s, const heads *query, const heads *key, const heads *value, const heads *out, float *weights) {
     int64_t T = up_to(s->queries, WIDE);
-    float *bar = zeros(s->keys * T + s->width * T), *turned = bar + s->keys * T, *w = weights;
+    float *bar = zeros((s->keys + s->heads * s->width) * T), *turned = bar + s->keys * T, *w = weights;
     if (!bar) return 1;
     for (int64_t b = 0; b < s->batch; b++) {
         if (!b || s->mask_batch) bars(s, b, T, bar);
+        turn(head_of(query, b, 0), query->row, s->queries, s->heads * s->width, T, turned);
         for (int64_t h = 0; h < s->heads; h++, w += s->keys * T) {
-            turn(head_of(query, b, h), query->row, s->queries, s->width, T, turned);
-            product(head_of(key, b, h), key->row, 1, turned, T, w, T, s->keys, s->width, T);
+            product(head_of(key, b, h), key->row, 1, turned + h * s->width * T, T, w, T, s->keys, s->width, T);
             softmax(w, bar, s->scale, s->keys, T);
             product(w, 1, T, head_of(value, b, h), value->row, head_of(out, b, h), out->row, s->queries, s->keys, s->value_width);
         }
@@ -297,15 +299,15 @@ int attend(const shape *s, const heads *query, const heads *key, const heads *va
 int attend_back(const shape *s, const heads *query, const heads *key, const heads *value, const float *weights, const heads *grad,
                 const heads *grad_query, const heads *grad_key, const heads *grad_value) {
     int64_t T = up_to(s->queries, WIDE);
-    float *slope = zeros(s->keys * T + s->value_width * T), *turned = slope + s->keys * T;
+    float *slope = zeros((s->keys + s->heads * s->value_width) * T), *turned = slope + s->keys * T;
     const float *w = weights;
     if (!slope) return 1;
-    for (int64_t b = 0; b < s->batch; b++)
+    for (int64_t b = 0; b < s->batch; b++) {
+        turn(head_of(grad, b, 0), grad->row, s->queries, s->heads * s->value_width, T, turned);
         for (int64_t h = 0; h < s->heads; h++, w += s->keys * T) {
             const float *above = head_of(grad, b, h);
             product(w, T, 1, above, grad->row, head_of(grad_value, b, h), grad_value->row, s->keys, s->queries, s->value_width);
-            turn(above, grad->row, s->queries, s->value_width, T, turned);
-            product(head_of(value, b, h), value->row, 1, turned, T, slope, T, s->keys, s->value_width, T);
+            product(head_of(value, b, h), value->row, 1, turned + h * s->value_width * T, T, slope, T, s->keys, s->value_width, T);
             for (int64_t t = 0; t < T; t += WIDE) {
                 wide along = {0};
                 for (int64_t i = 0; i < s->keys; i++) along += load(w + i * T + t) * load(slope + i * T + t);
@@ -315,6 +317,7 @@ int attend_back(const shape *s, const heads *query, const heads *key, const head
             product(slope, 1, T, head_of(key, b, h), key->row, head_of(grad_query, b, h), grad_query->row, s->queries, s->keys, s->width);
             product(slope, T, 1, head_of(query, b, h), query->row, head_of(grad_key, b, h), grad_key->row, s->keys, s->queries, s->width);
         }
+    }
     free(slope);
     return 0;
 }

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
 from sacrebleu.metrics import BLEU
 
 from undivided.config import Recipe, build
-from undivided.console import Console, InputError, Progress, duration
+from undivided.console import Console, InputError, Progress, duration, plural
+from undivided.files import write_whole
 from undivided.paper import report, wmt
 from undivided.paper.cost import PAPER, PAPER_TRAINING, SUSTAINED, paper_cost, sustained_here, training_cost, work
 from undivided.paper.runs import facts_of, fingerprint, line_by_line, trained
@@ -58,12 +63,17 @@ class Run:
     facts: dict[str, Any]
     scores: list[Score]
     sustained: float
-    checksums: str
+    data: wmt.Prepared
+
+    @property
+    def processes(self) -> int:
+        """How many trained together, each on a device of its own; one, where the training does not say."""
+        return int(self.facts.get("processes", 1))
 
     @property
     def cost(self) -> float:
         """By the paper's accounting, of this machine."""
-        return float(self.facts["seconds"] * self.sustained)
+        return paper_cost(self.facts["seconds"] / 3600, self.processes, self.sustained)
 
     @property
     def counted(self) -> float:
@@ -72,29 +82,68 @@ class Run:
         return work(self.recipe.model, vocab, 1, LENGTH, LENGTH).training_flops * tokens / LENGTH
 
 
-def train_and_score(values: Values, data: Path, out: Path, checksums: Path | None, console: Console) -> Run:
-    """Prepare the data, train, average, translate newstest2014 and score it. Stopped, it goes on where it was."""
+def in_one_process(arguments: Sequence[str], out: Path) -> None:
+    """Refuse to run under torchrun, where every process would prepare, translate and report: only training is for several."""
+    size = os.environ.get("WORLD_SIZE", "1")
+    if size != "1":
+        once = shlex.join(["undivided", *arguments, *([] if "--prepare-only" in arguments else ["--prepare-only"])])
+        raise InputError(
+            f"table 2 is the work of one process, but torchrun has started {size}. They can train its model:\n  {once}\n"
+            + training_commands(arguments, out)
+        )
+
+
+def training_commands(arguments: Sequence[str], out: Path) -> str:
+    """What to type after `--prepare-only`: training on all GPUs, and the command again, which scores the finished model."""
+    training = ["torchrun", "--nproc-per-node", "gpu", "-m", "undivided", "train", str(_recipe_of(out))]
+    again = ["undivided", *(argument for argument in arguments if argument != "--prepare-only")]
+    return f"  {shlex.join(training)}\n  {shlex.join(again)}"
+
+
+def _recipe_of(out: Path) -> Path:
+    return out / "recipe.yaml"
+
+
+def prepare(values: Values, data: Path, out: Path, checksums: Path | None, console: Console) -> tuple[Values, wmt.Prepared]:
+    """The text of a recipe's language pair, and the recipe with its files; `undivided train` finds that in `out` too."""
     draft = build(values)
     target = draft.data.target_lang
     if draft.data.source_lang != "en" or target not in wmt.TRAIN:
         known = ", ".join(f"en–{each}" for each in wmt.TRAIN)
         raise InputError(f"data.target_lang: table 2 is about {known}, not {draft.data.source_lang or '?'}–{target or '?'}")
-    paths = wmt.prepare(data, target, out / "data", checksums, console)
-    places = {"data": {part: [paths[part]] for part in ("train", "valid")}, "train": {"out": str(out / "model")}}
-    model = trained(merge(values, places), console)
-    translator = Translator(model, draft.train.device, draft.train.threads)
-    sources, references = (read_lines(path) for path in paths["test"])
-    progress = Progress(console, "translated lines", len(sources))
-    key = fingerprint((model / "manifest.json").read_text(), translator.search_config())
+    text = wmt.prepare(data, target, out / "data", checksums, console)
+    places = {"data": {part: [text.paths[part]] for part in ("train", "valid")}, "train": {"out": str(out / "model")}}
+    # Through JSON, for YAML knows no keys but plain text, and those of a recipe know their line.
+    full: Values = json.loads(json.dumps(merge(values, places)))
+    write_whole(_recipe_of(out), yaml.safe_dump(full, allow_unicode=True, sort_keys=False).encode())
+    return full, text
 
-    def work_on(lines: Sequence[str]) -> Any:
-        return (result.text for result in translator.stream(list(lines), advance=progress.advance))
 
-    ours = line_by_line(out / f"newstest2014-{key}.{target}", sources, work_on, 500)
-    console.clear()
+def train_and_score(values: Values, data: Path, out: Path, checksums: Path | None, console: Console) -> Run:
+    """Prepare the data, train, average, translate newstest2014 and score it. Stopped, it goes on where it was."""
+    full, text = prepare(values, data, out, checksums, console)
+    model = trained(full, console)
+    draft = build(full)
+    # PyTorch, for 8-bit weights would cost BLEU.
+    translator = Translator(model, draft.train.device, draft.train.threads, "torch")
+    target = draft.data.target_lang
+    sources, references = (read_lines(path) for path in text.paths["test"])
+    ours = _translated(translator, model, sources, out / "newstest2014", target, console)
     scores = [bleu(ours, references, target), compound_split_bleu(ours, references, target)]
-    sums = (out / "data" / "sha256.txt").read_text()
-    return Run(translator.artifact.recipe, facts_of(model), scores, sustained_here(translator.device), sums)
+    return Run(translator.artifact.recipe, facts_of(model), scores, sustained_here(translator.device), text)
+
+
+def _translated(translator: Translator, model: Path, sources: Sequence[str], out: Path, target: str, console: Console) -> list[str]:
+    """Every line as it is, for one of WMT is one sentence; kept, so that it is not done again."""
+    progress = Progress(console, "translated lines", len(sources))
+    key = fingerprint((model / "manifest.json").read_text(), translator.search_config(sentences=False))
+
+    def work_on(lines: Sequence[str]) -> Iterator[str]:
+        return (result.text for result in translator.stream(lines, advance=progress.advance, sentences=False))
+
+    ours = line_by_line(out.with_name(f"{out.name}-{key}.{target}"), sources, work_on, 500)
+    console.clear()
+    return ours
 
 
 def write_report(run: Run | None, path: Path, arguments: Sequence[str]) -> str:
@@ -149,24 +198,28 @@ def _cost_text() -> str:
 
 
 def _run_text(run: Run) -> list[str]:
-    facts, search = run.facts, run.recipe.search
-    header = ["figure", "value", "how"]
-    rows = [[score.name, f"{score.score:.2f}", f"`{score.signature}`"] for score in run.scores]
-    rows.append(
-        ["FLOPs by the paper's accounting", f"{run.cost:.2e}", f"{duration(facts['seconds'])} × {run.sustained / 1e9:.0f} GFLOPS"]
-    )
-    rows.append(["FLOPs counted from shapes", f"{run.counted:.2e}", f"{facts['target_tokens']:,} target tokens"])
-    pair = f"{run.recipe.data.source_lang}–{run.recipe.data.target_lang}"
+    facts, search, data = run.facts, run.recipe.search, run.recipe.data
+    files = [[name, f"`{sha256}`", run.data.checked[name]] for name, sha256 in run.data.sha256.items()]
     return [
-        f"Preset {run.recipe.preset}, {pair}, {facts['parameters']:,} parameters, vocabulary {facts['vocabulary']:,}, "
-        f"{facts['steps']:,} steps on {facts['device']}, weights: {facts['weights']}; "
-        f"beam {search.beam_size}, α {search.length_penalty:g}.",
+        f"Preset {run.recipe.preset}, {data.source_lang}–{data.target_lang}, {facts['parameters']:,} parameters, "
+        f"vocabulary {facts['vocabulary']:,}, {facts['steps']:,} steps on {facts['device']}, weights: {facts['weights']}; "
+        f"beam {search.beam_size}, α {search.length_penalty:g}. Every line was translated as one sentence, by PyTorch with the "
+        "weights as they were trained.",
         "",
-        report.table(header, rows),
+        report.table(["figure", "value", "how"], _figures(run)),
         "",
-        "Files, with their sha256:",
+        f"{wmt.SIZES[data.target_lang]} Those who publish sums of them are two data-set libraries and sacreBLEU.",
         "",
-        "```",
-        run.checksums.strip(),
-        "```",
+        report.table(["file", "sha256", "checked"], files),
     ]
+
+
+def _figures(run: Run) -> list[list[str]]:
+    facts = run.facts
+    rows = [[score.name, f"{score.score:.2f}", f"`{score.signature}`"] for score in run.scores]
+    how = f"{duration(facts['seconds'])} × {plural(run.processes, 'device')} × {run.sustained / 1e9:.0f} GFLOPS, measured now"
+    if "processes" not in facts:
+        how += "; the training does not say how many processes it had: one is assumed, multiply by their number"
+    rows.append(["FLOPs by the paper's accounting", f"{run.cost:.2e}", how])
+    rows.append(["FLOPs counted from shapes", f"{run.counted:.2e}", f"{facts['target_tokens']:,} target tokens"])
+    return rows

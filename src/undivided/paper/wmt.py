@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import html
 import re
 import tarfile
@@ -13,7 +14,6 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
 from undivided.console import Console, InputError, Progress
-from undivided.corpus import digest
 from undivided.settings import listed
 
 
@@ -43,7 +43,36 @@ TRAIN: dict[str, tuple[Corpus, ...]] = {
         Corpus("training-giga-fren.tar", "giga-fren.release2.fixed.en.gz", "giga-fren.release2.fixed.fr.gz"),
     ),
 }
-"""English to German is about 4.5 million pairs, English to French about 36 million (the paper)."""
+
+SIZES = {
+    "de": "These files hold about 4.5 million pairs, as many as the paper says.",
+    "fr": "These files hold about 40.8 million pairs, where the paper says 36 million; it does not say how it filtered them.",
+}
+"""How much there is to learn from, by the target."""
+
+PUBLISHED: dict[str, dict[str, str]] = {
+    "sha256": {
+        "training-parallel-europarl-v7.tgz": "0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7",
+        "training-parallel-commoncrawl.tgz": "c7a74e2ea01ac6c920123108627e35278d4ccb5701e15428ffa34de86fa3a9e5",
+        "training-parallel-nc-v9.tgz": "cb8953f292298e6877ae433c98912b927cb0766b303f4540512ddd286c748485",
+    },
+    "md5": {"test-full.tgz": "a8cd784e006feb32ac6f3d9ec7eb389a"},
+}
+"""Sums by their kind, as others publish them: sha256 as two data-set libraries list it, md5 as sacreBLEU does.
+
+We never held the files against them, so one that differs is only warned of.
+"""
+
+
+class Prepared(NamedTuple):
+    """The text of a language pair, and the published files that it was made from."""
+
+    paths: dict[str, list[str]]
+    """`train`, `valid` and `test`: source and target of each."""
+    sha256: dict[str, str]
+    """Of every published file."""
+    checked: dict[str, str]
+    """What the sums of every file were compared with, and how that went."""
 
 
 def held_out(target: str) -> dict[str, Corpus]:
@@ -57,19 +86,45 @@ def held_out(target: str) -> dict[str, Corpus]:
     }
 
 
-def prepare(data: Path, target: str, out: Path, checksums: Path | None, console: Console) -> dict[str, list[str]]:
-    """`train`, `valid` and `test` as two aligned text files each under `out`, made once. All faults are named at once."""
+def prepare(data: Path, target: str, out: Path, checksums: Path | None, console: Console) -> Prepared:
+    """`train`, `valid` and `test` as two aligned text files each under `out`, made once. All faults are named at once.
+
+    The sums of the files are written down beside the text: what is made already is checked by them, and needs the files no more.
+    """
     parts = {"train": TRAIN[target], **{part: (corpus,) for part, corpus in held_out(target).items()}}
     paths = {part: [str(out / f"{part}.{lang}") for lang in ("en", target)] for part in parts}
-    archives = _archives(data, [corpus.archive for corpora in parts.values() for corpus in corpora])
-    if (out / "sha256.txt").exists():
-        return paths
-    found = _checked(archives, checksums)
+    names = list(dict.fromkeys(corpus.archive for corpora in parts.values() for corpus in corpora))
+    if all(_list_of(kind, out).exists() for kind in PUBLISHED):
+        sums = _written_down(out, names)
+        console.say(f"{out}: prepared already")
+        return Prepared(paths, sums["sha256"], _checked(sums, checksums, f"get it again and remove {out}", console))
+    archives = _archives(data, names)
+    sums = {kind: {name: _sum(path, kind) for name, path in archives.items()} for kind in PUBLISHED}
+    checked = _checked(sums, checksums, "get it again", console)
     out.mkdir(parents=True, exist_ok=True)
     for part, corpora in parts.items():
         _write_part(corpora, archives, [Path(path) for path in paths[part]], console)
-    (out / "sha256.txt").write_text("".join(f"{sha256}  {name}\n" for name, sha256 in found.items()))
-    return paths
+    for kind, found in sums.items():
+        _list_of(kind, out).write_text("".join(f"{value}  {name}\n" for name, value in found.items()), encoding="utf-8")
+    return Prepared(paths, sums["sha256"], checked)
+
+
+def _list_of(kind: str, out: Path) -> Path:
+    """Where sums are written down, in the form of `sha256sum` and `md5sum`."""
+    return out / f"{kind}.txt"
+
+
+def _written_down(out: Path, names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """By kind, the sums of the files that text was made from; it must be the text of these files."""
+    sums = {kind: _read_sums(_list_of(kind, out)) for kind in PUBLISHED}
+    if any(found.keys() != set(names) for found in sums.values()):
+        raise InputError(f"{out}: holds text of other files, those of another language pair; choose another --out")
+    return sums
+
+
+def _sum(path: Path, kind: str) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, kind).hexdigest()
 
 
 def _archives(data: Path, names: Sequence[str]) -> dict[str, Path]:
@@ -83,25 +138,46 @@ def _archives(data: Path, names: Sequence[str]) -> dict[str, Path]:
     return {name: there[name] for name in dict.fromkeys(names)}
 
 
-def _checked(archives: dict[str, Path], checksums: Path | None) -> dict[str, str]:
-    """The sha256 of every file; where a list of them is given (as `sha256sum` writes), all must be on it and equal."""
-    found = {name: digest(path) for name, path in archives.items()}
-    if checksums is None:
-        return found
-    try:
-        lines = [line.split() for line in checksums.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{checksums}: cannot be read: {error}") from None
-    wanted = {Path(line[-1].lstrip("*")).name: line[0] for line in lines}
-    faults = []
-    for name, sha256 in found.items():
-        if name not in wanted:
-            faults.append(f"{name}: not in {checksums}")
-        elif wanted[name] != sha256:
-            faults.append(f"{name}: sha256 is {sha256}, but {checksums} says {wanted[name]}; get it again")
+def _checked(sums: dict[str, dict[str, str]], checksums: Path | None, remedy: str, console: Console) -> dict[str, str]:
+    """What each file was compared with. The user's own list binds, as far as it goes; a published sum only warns."""
+    wanted = _read_sums(checksums) if checksums is not None else {}
+    faults = [
+        f"{name}: sha256 is {sha256}, but {checksums} says {wanted[name]}; {remedy}"
+        for name, sha256 in sums["sha256"].items()
+        if wanted.get(name, sha256) != sha256
+    ]
     if faults:
         raise InputError(listed("the data have", faults))
-    return found
+    checked = {}
+    for name in sums["sha256"]:
+        if name not in wanted and checksums is not None:
+            console.say(f"{name}: not in {checksums}")
+        checked[name] = "as in --checksums" if name in wanted else _beside_published(name, sums, console)
+    return checked
+
+
+def _beside_published(name: str, sums: dict[str, dict[str, str]], console: Console) -> str:
+    for kind, published in PUBLISHED.items():
+        if name in published:
+            found = sums[kind][name]
+            if found == published[name]:
+                return f"as published ({kind})"
+            console.warn(
+                f"{name}: its {kind} is {found}, the published one {published[name]}; it may be another upload of the same, "
+                "or damaged"
+            )
+            return f"differs: {kind} {found}, published {published[name]}"
+    console.say(f"{name}: unchecked, for we know of no published sum; --checksums FILE can name one")
+    return "unchecked: no published sum"
+
+
+def _read_sums(path: Path) -> dict[str, str]:
+    """A list as `sha256sum` writes it: the sum of every file, by its name without folders."""
+    try:
+        lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from None
+    return {Path(line[-1].lstrip("*")).name: line[0].lower() for line in lines}
 
 
 def _write_part(corpora: Sequence[Corpus], archives: dict[str, Path], paths: Sequence[Path], console: Console) -> None:
