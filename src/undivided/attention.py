@@ -117,51 +117,59 @@ def self_mask(length: int, *, causal: bool, window: int, device: torch.device) -
 
 
 class Cache:
-    """Keys and values of one layer's past self-attention, `B W H T K`.
+    """Keys and values of one layer's past self-attention.
 
-    They lie in buffers with room for more positions. Beams that are chosen move into spare ones, and from there back at the
-    next step, so that hardly any step takes fresh memory.
+    They stay where they were written. What moves when beams are chosen is `places`: for every beam and position, the row in
+    which that position of its past lies.
     """
 
     ROOM = 8
 
     def __init__(self) -> None:
-        self.length, self.beams = 0, 1
-        self._here: list[Tensor] = []  # keys and values, (B W) H C K
-        self._spare: list[Tensor] = []
+        self.beams = 1
+        self.places = torch.empty(0, 0, dtype=torch.long)  # (B W) T
+        self.keys, self.values = torch.empty(0, 0, 0), torch.empty(0, 0, 0)  # rows, positions, H K
 
-    def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Remember one more position; all positions so far."""
-        self.beams = key.shape[1]
-        new = [part.flatten(0, 1) for part in (key, value)]
-        if not self._here or self.length == self._here[0].shape[2]:
-            self._make_room(new)
-        for part, buffer in zip(new, self._here, strict=True):
-            buffer[:, :, self.length] = part[:, :, 0]
-        self.length += 1
-        keys, values = (buffer[:, :, : self.length].unflatten(0, key.shape[:2]) for buffer in self._here)
-        return keys, values
+    def append(self, key: Tensor, value: Tensor) -> None:
+        """Remember one more position of every beam: `B W (H K)`."""
+        self.beams, rows = key.shape[1], key.shape[0] * key.shape[1]
+        length = self.places.shape[1]
+        if not length:
+            self.places = torch.empty(rows, 0, dtype=torch.long, device=key.device)
+        if rows > len(self.keys) or length == self.keys.shape[1]:
+            self.keys, self.values = (self._roomy(old, new, rows) for old, new in ((self.keys, key), (self.values, value)))
+        self.keys[:rows, length], self.values[:rows, length] = key.flatten(0, 1), value.flatten(0, 1)
+        own = torch.arange(rows, device=key.device)[:, None]
+        self.places = torch.cat([self.places, own], dim=1)
 
-    def _make_room(self, like: list[Tensor]) -> None:
-        before, self._spare = self._here, []
-        self._here = [part.new_empty(*part.shape[:2], self.length + self.ROOM, part.shape[3]) for part in like]
-        for old, new in zip(before, self._here, strict=bool(before)):
-            new[:, :, : self.length] = old
+    def _roomy(self, old: Tensor, new: Tensor, rows: int) -> Tensor:
+        """A larger buffer with what the old one holds."""
+        length = self.places.shape[1]
+        buffer = new.new_empty(max(rows, len(old)), length + self.ROOM, new.shape[2])
+        if length:
+            buffer[: len(old), :length] = old[:, :length]
+        return buffer
+
+    def read(self, first: int = 0) -> tuple[Tensor, Tensor]:
+        """Keys and values of the past of every beam from a position on, `(B W) T (H K)`."""
+        places = self.places[:, first:]
+        positions = torch.arange(first, self.places.shape[1], device=places.device)
+        return self.keys[places, positions], self.values[places, positions]
 
     def select(self, sentences: Tensor, parents: Tensor) -> Cache:
         """The cache of chosen sentences (`B'`) and, of each, chosen beams (`B' W'`). It takes the place of this one."""
         chosen = Cache()
-        if self._here:
-            rows = (sentences[:, None] * self.beams + parents).flatten()
-            if not self._spare or len(self._spare[0]) < len(rows):
-                self._spare = [buffer.new_empty(len(rows), *buffer.shape[1:]) for buffer in self._here]
-            chosen.length, chosen._spare = self.length, self._here
-            chosen._here = [
-                torch.index_select(buffer, 0, rows, out=spare[: len(rows)])
-                for buffer, spare in zip(self._here, self._spare, strict=True)
-            ]
-            self._here = self._spare = []
+        if self.places.numel():
+            chosen.keys, chosen.values = self.keys, self.values
+            chosen.places = self.places[(sentences[:, None] * self.beams + parents).flatten()]
+            if 2 * len(chosen.places) <= len(self.keys):
+                chosen._pack()
         return chosen
+
+    def _pack(self) -> None:
+        """Let go of rows that no beam needs any more."""
+        self.keys, self.values = self.read()
+        self.places = torch.arange(len(self.places), device=self.places.device)[:, None].expand_as(self.places)
 
 
 class MultiHeadAttention(nn.Module):
@@ -203,8 +211,11 @@ class MultiHeadAttention(nn.Module):
 
     def _in_one_pass(self, query: Tensor, key: Tensor) -> bool:
         """Whether the kernels do it: for gradients, nobody watching, no dropout on weights, sequences short enough."""
-        plain = not watched() and not (self.dropout.share and self.training) and not any(w % kernels.WIDE for w in self.head_widths)
-        return plain and query.shape[1] * key.shape[1] <= LARGEST_SCORES and kernels.serve(query)
+        plain = not watched() and not (self.dropout.share and self.training)
+        return plain and query.shape[1] * key.shape[1] <= LARGEST_SCORES and kernels.serve(query) and self._suits(query)
+
+    def _suits(self, x: Tensor) -> bool:
+        return not any(width % kernels.WIDE for width in self.head_widths) and kernels.fit(x)
 
     def read(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of the encoder's output, `B H S K`, for many steps."""
@@ -220,14 +231,15 @@ class MultiHeadAttention(nn.Module):
 
     def step(self, x: Tensor, cache: Cache) -> Tensor:
         """Self-attention of one new position `B W D` to all before it and itself."""
-        batch, beam, _ = x.shape
-        parts = self.qkv(x).split(self.widths, dim=-1)
-        query, key, value = (part.view(batch, beam, self.n_heads, 1, -1) for part in parts)
-        keys, values = cache.append(key, value)
-        if self.window:
-            near = self.window // 2 + 1
-            keys, values = keys[..., -near:, :], values[..., -near:, :]
-        return self.output(attend(query, keys, values, owner=self).reshape(batch, beam, -1))
+        packed = self.qkv(x)
+        query, key, value = packed.split(self.widths, dim=-1)
+        cache.append(key, value)
+        first = max(0, cache.places.shape[1] - self.window // 2 - 1) if self.window else 0
+        if not torch.is_grad_enabled() and not watched() and self._suits(packed):
+            return self.output(kernels.attend_past(query, cache.keys, cache.values, cache.places, self.n_heads, first))
+        keys, values = (self.heads(part).unflatten(0, x.shape[:2]) for part in cache.read(first))  # B W H T K
+        query = query.unflatten(2, (self.n_heads, 1, -1))  # B W H 1 K
+        return self.output(attend(query, keys, values, owner=self).reshape(*x.shape[:2], -1))
 
     def heads(self, x: Tensor) -> Tensor:
         """`B T (H K)` → `B H T K`."""

@@ -11,12 +11,13 @@ import torch.nn.functional as F
 from torch import nn
 
 from undivided import kernels
-from undivided.config import ModelConfig
+from undivided.config import ModelConfig, SearchConfig
 from undivided.dropout import Dropout, as_factors, seeded_dropout
 from undivided.kernels import build
 from undivided.layers import FeedForward, Residual
 from undivided.loss import smoothed_loss
 from undivided.models import make_model
+from undivided.search import search
 
 pytestmark = pytest.mark.skipif(bool(kernels.reason()), reason=f"no kernels: {kernels.reason()}")
 MASK = kernels.Mask(seed=0xFEDCBA9876543210, threshold=64, scale=256 / 192)
@@ -34,6 +35,11 @@ with seeded_dropout(5):
 out.pow(3).sum().backward()
 print(repr(kernels.reason()), float(out.detach().square().sum()), float(x.grad.square().sum()))
 """
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers_every_time():
+    torch.manual_seed(0)
 
 
 def gradients(function, *tensors):
@@ -62,7 +68,7 @@ def test_dropout_has_the_mask_that_pytorch_would_have(shape):
 def test_norm_of_a_sum(mask, width):
     norm = nn.LayerNorm(width)
     x, y, gain, shift = torch.randn(4, 5, width), torch.randn(4, 5, width), torch.randn(width), torch.randn(width)
-    x[0, 0] += 100
+    x[0, 0] += 10
 
     def ours(x, y, gain, shift):
         return kernels._AddNorm.apply(x, y, mask, gain, shift, norm.eps)
@@ -116,6 +122,30 @@ def test_attention_across(queries, keys):
         wanted = gradients(plain_attention(heads, widths, mask), packed, memory)
         ours = gradients(lambda packed, memory, mask=mask: kernels.attend(packed, memory, heads, widths, mask), packed, memory)
         assert_same(ours, wanted)
+
+
+@pytest.mark.parametrize("window", [0, 5])
+@pytest.mark.parametrize("beam", [1, 4])
+def test_search_with_and_without(beam, window, monkeypatch):
+    """Sentences of several lengths leave the batch one by one, beams are chosen anew at every step: the same is found."""
+    config = ModelConfig(d_model=32, d_ff=64, n_heads=2, encoder_layers=1, decoder_layers=2, norm="pre", window=window)
+    model = make_model(config, 40, 40).eval()
+    with torch.no_grad():
+        model.output_weight.mul_(4)
+    sources = [[*torch.randint(4, 40, (length,)).tolist(), 3] for length in (1, 3, 4, 9, 12, 20, 21, 30)]
+    wanted = SearchConfig(beam_size=beam, n_best=beam, max_extra=10)
+    used = []
+    monkeypatch.setattr(kernels, "attend_past", lambda *args, real=kernels.attend_past: used.append(1) or real(*args))
+    ours = search(model, sources, wanted, torch.device("cpu"))
+    assert len(used) >= 2 * 11
+    monkeypatch.setattr(kernels, "fit", lambda *tensors: False)
+    count = len(used)
+    theirs = search(model, sources, wanted, torch.device("cpu"))
+    assert len(used) == count
+    assert len({len(found[0].tokens) for found in ours}) > 3
+    for one, other in zip(ours, theirs, strict=True):
+        assert [each.tokens for each in one] == [each.tokens for each in other]
+        assert [each.score for each in one] == pytest.approx([each.score for each in other], abs=1e-4)
 
 
 def test_attention_of_extreme_scores():

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from undivided.kernels.build import library, reason
 
-__all__ = ["WHOLE", "Mask", "add_norm", "attend", "drop", "fit", "linear_relu", "reason", "serve", "softmax_loss"]
+__all__ = ["WHOLE", "Mask", "add_norm", "attend", "attend_past", "drop", "fit", "linear_relu", "reason", "serve", "softmax_loss"]
 
 WIDE = 16
 """Heads are as wide as a multiple of this."""
@@ -217,6 +217,22 @@ def _places(packed: Tensor, memory: Tensor | None, heads: int, widths: tuple[int
         _Heads.of(read, first, widths[0]),
         _Heads.of(read, first + heads * widths[0], widths[1]),
     ]
+
+
+def attend_past(query: Tensor, keys: Tensor, values: Tensor, places: Tensor, heads: int, first: int) -> Tensor:
+    """Eq. 1 for one new position of every beam, `B W (H K)`, and its past from `first` on, as a `Cache` holds it. No gradients."""
+    places = places.contiguous()
+    beams, length = places.shape
+    width, value_width = keys.shape[2] // heads, values.shape[2] // heads
+    out = query.new_empty(*query.shape[:2], values.shape[2])
+    sizes = (c_int64(each) for each in (beams, first, length, heads, width, value_width))
+    _check(
+        _kernels().attend_past(
+            _at(query), c_int64(query.stride(1)), _at(keys), _at(values), c_int64(keys.shape[1]), _at(places),
+            *sizes, c_float(1 / math.sqrt(width)), _at(out),
+        )
+    )  # fmt: skip
+    return out
 
 
 def _check(failed: int) -> None:

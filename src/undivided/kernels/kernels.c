@@ -321,3 +321,43 @@ int attend_back(const shape *s, const heads *query, const heads *key, const head
     free(slope);
     return 0;
 }
+
+/* Attention of one new position of every beam to its past. `places` tells for each beam and position the row in which it lies:
+   keys and values are rows × room × (heads · width). Widths are multiples of 16. */
+int attend_past(const float *query, int64_t query_row, const float *keys, const float *values, int64_t room, const int64_t *places,
+                int64_t beams, int64_t first, int64_t length, int64_t heads, int64_t width, int64_t value_width, float scale, float *out) {
+    int64_t T = up_to(length - first, WIDE);
+    float *scores = zeros(heads * T);
+    if (!scores) return 1;
+    for (int64_t i = 0; i < heads * T; i++) scores[i] = -__builtin_inff();
+    for (int64_t beam = 0; beam < beams; beam++, query += query_row, places += length, out += heads * value_width) {
+        for (int64_t t = first; t < length; t++) {
+            const float *key = keys + (places[t] * room + t) * heads * width;
+            for (int64_t h = 0; h < heads; h++) {
+                wide sum = {0};
+                for (int64_t i = h * width; i < (h + 1) * width; i += WIDE) sum += load(query + i) * load(key + i);
+                scores[h * T + t - first] = sum_of(sum) * scale;
+            }
+        }
+        for (int64_t h = 0; h < heads; h++) {
+            wide most = load(scores + h * T), sum = {0};
+            for (int64_t t = WIDE; t < T; t += WIDE) most = larger(load(scores + h * T + t), most);
+            float highest = largest_of(most);
+            for (int64_t t = 0; t < T; t += WIDE) {
+                wide power = exponential(load(scores + h * T + t) - highest);
+                store(scores + h * T + t, power);
+                sum += power;
+            }
+            float total = sum_of(sum);
+            for (int64_t i = 0; i < value_width; i += WIDE) {
+                wide mix = {0};
+                for (int64_t t = first; t < length; t++)
+                    mix += scores[h * T + t - first] * load(values + ((places[t] * room + t) * heads + h) * value_width + i);
+                store(out + h * value_width + i, mix / total);
+            }
+            for (int64_t t = length - first; t < T; t++) scores[h * T + t] = -__builtin_inff();
+        }
+    }
+    free(scores);
+    return 0;
+}
