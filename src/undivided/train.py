@@ -342,6 +342,7 @@ class Trainer(Run):
             "weights": kind,
             "parameters": self.size(),
             "steps": state.step,
+            "processes": self.group.size,
             "epochs": state.place.epoch,
             "target_tokens": state.target_tokens,
             "seconds": round(state.seconds, 1),

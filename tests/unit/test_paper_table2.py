@@ -1,18 +1,24 @@
 import gzip
 import hashlib
 import io
+import shlex
 import tarfile
+from pathlib import Path
 
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from samples import sentences
+from samples import flags, sentences
+from undivided.cli import main
 from undivided.config import ModelConfig, build
 from undivided.models import make_model
 from undivided.paper.cost import PAPER, SUSTAINED, paper_cost, sustained_here, training_cost, work
-from undivided.paper.table2 import compound_split_bleu, cost_table, split_compounds
-from undivided.paper.wmt import TRAIN, held_out, sgm_lines
+from undivided.paper.table2 import Run, compound_split_bleu, cost_table, split_compounds, write_report
+from undivided.paper.wmt import PUBLISHED, SIZES, TRAIN, Prepared, held_out, sgm_lines
+from undivided.settings import read_yaml
+
+RECIPES = Path(__file__).parents[2] / "recipes"
 
 
 @pytest.mark.parametrize(("name", "hours"), [("Transformer (base)", 12.0), ("Transformer (big)", 84.0)])
@@ -83,11 +89,7 @@ def test_tokenised_bleu_splits_german_compounds_only():
 @pytest.mark.parametrize("pair", ["de", "fr"])
 @pytest.mark.parametrize("size", ["base", "big"])
 def test_the_shipped_recipes_are_the_papers(pair, size):
-    from pathlib import Path
-
-    from undivided.settings import read_yaml
-
-    recipe = build(read_yaml(Path(__file__).parents[2] / "recipes" / f"wmt14-en-{pair}-{size}.yaml"))
+    recipe = build(read_yaml(RECIPES / f"wmt14-en-{pair}-{size}.yaml"))
     assert (recipe.data.target_lang, recipe.tokens.vocab_size) == (pair, {"de": 37_000, "fr": 32_000}[pair])
     assert (recipe.tokens.kind, recipe.tokens.joint, recipe.batches.tokens) == ("bpe", True, 25_000)
     assert (recipe.train.average, recipe.train.max_steps) == {"base": (5, 100_000), "big": (20, 300_000)}[size]
@@ -98,6 +100,10 @@ def test_the_shipped_recipes_are_the_papers(pair, size):
     assert (recipe.train.optimizer, recipe.train.schedule, recipe.train.warmup_steps, recipe.train.label_smoothing) == (
         "adam", "paper", 4000, 0.1,
     )  # fmt: skip
+    with torch.device("meta"):
+        model = make_model(recipe.model, recipe.tokens.vocab_size, recipe.tokens.vocab_size)
+    weights = sum(parameter.numel() for parameter in model.parameters()) / 1e6
+    assert weights == pytest.approx({"base": 65, "big": 213}[size], rel=0.08)
 
 
 def sgm(lines):
@@ -115,11 +121,11 @@ def write_archive(path, members):
             tar.addfile(info, io.BytesIO(content))
 
 
-def write_wmt(folder, target, size):
-    """The files of WMT 2014 with made-up sentences in them."""
+def write_wmt(folder, target, sizes):
+    """The files of WMT 2014 with made-up sentences in them, so many pairs a corpus."""
     folder.mkdir(parents=True, exist_ok=True)
     members = {}
-    for seed, corpus in enumerate(TRAIN[target], 1):
+    for seed, (corpus, size) in enumerate(zip(TRAIN[target], sizes, strict=True), 1):
         pairs = sentences(size, seed)
         for side, name in enumerate(corpus[1:]):
             members.setdefault(corpus.archive, {})[name] = "".join(f"{pair[side]}\n" for pair in pairs)
@@ -132,69 +138,188 @@ def write_wmt(folder, target, size):
     return folder
 
 
-RECIPE = """
-preset: base
-data: {source_lang: en, target_lang: TARGET}
-tokens: {vocab_size: 330}
-batches: {tokens: 500}
-model: {d_model: 16, d_ff: 32, n_heads: 2, encoder_layers: 1, decoder_layers: 1}
-train: {max_steps: 12, warmup_steps: 4, save_every: 4, average: 2, threads: 1, validate_every: 1000}
-search: {max_extra: 5}
-"""
+SMALL = flags({
+    "tokens": {"vocab_size": 330},
+    "batches": {"tokens": 500},
+    "model": {"d_model": 16, "d_ff": 32, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1},
+    "train": {"max_steps": 12, "save_every": 2, "threads": 1, "device": "cpu"},
+    "search": {"max_extra": 5},
+})  # fmt: skip
+"""What makes a shipped recipe run in a moment; all else stays as shipped."""
+
+THOUSANDTH = {"de": [1920, 2399, 201], "fr": [2008, 3244, 12887, 183, 22520]}
+"""Pairs of every corpus, in the order of the published files: a thousandth of theirs."""
 
 
-@pytest.mark.parametrize(("target", "size"), [("de", 1500), ("fr", 40)])
-def test_the_whole_table_on_a_thousandth_of_the_size(run, tmp_path, target, size):
-    data = write_wmt(tmp_path / "wmt", target, size)
-    (tmp_path / "r.yaml").write_text(RECIPE.replace("TARGET", target))
-    command = ["paper", "table2", tmp_path / "r.yaml", "--data", data, "--out", tmp_path / "out"]
-    result = run(*command)
+def table2(target, folder, *more):
+    """The command on a shipped recipe with small settings."""
+    recipe = RECIPES / f"wmt14-en-{target}-base.yaml"
+    return ["paper", "table2", recipe, "--data", folder / "wmt", "--out", folder / "out", *SMALL, *more]
+
+
+def sha256(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("target", ["de", "fr"])
+def test_the_whole_table_on_a_thousandth_of_the_size(run, tmp_path, target):
+    """The shipped recipes as they are but for a small model, vocabulary and number of steps; a thousandth of the pairs."""
+    sizes = THOUSANDTH[target]
+    data = write_wmt(tmp_path / "wmt", target, sizes)
+    result = run(*table2(target, tmp_path))
     assert result.code == 0, result.err
-    assert f"{size:,} pairs of europarl-v7.{target}-en.en" in result.err
+    for corpus, size in zip(TRAIN[target], sizes, strict=True):
+        assert f"{size:,} pairs of {corpus.source} and {corpus.target}" in result.err
     text = {part: (tmp_path / "out" / "data" / f"{part}.en").read_text().splitlines() for part in ("train", "valid", "test")}
-    assert [len(text[part]) for part in ("train", "valid", "test")] == [size * len(TRAIN[target]), 12, 12]
+    assert [len(text[part]) for part in ("train", "valid", "test")] == [sum(sizes), 12, 12]
     assert not any("&amp;" in line or "<seg" in line for line in text["test"])
     report = (tmp_path / "out" / "report.md").read_text()
     for expected in (
-        "BLEU-tokenised",
+        "| BLEU-tokenised |",
+        "`nrefs:1\\|case:mixed",
         "## Trained here",
-        "average of the last 2 checkpoints",
+        "average of the last 5 checkpoints",
         "| Transformer (big) |",
-        "beam 4, α 0.6",
+        "beam 4, α 0.6. Every line was translated as one sentence, by PyTorch",
+        {"de": "4.5 million pairs", "fr": "40.8 million pairs, where the paper says 36 million"}[target],
     ):
         assert expected in report
-    sums = (tmp_path / "out" / "data" / "sha256.txt").read_text()
-    assert hashlib.sha256((data / "dev.tgz").read_bytes()).hexdigest() in sums
-    assert sums.strip() in report
-    again = run(*command, "--checksums", tmp_path / "out" / "data" / "sha256.txt")
+    for path in data.iterdir():
+        assert f"| {path.name} | `{sha256(path)}` | " in report
+    again = run(*table2(target, tmp_path), "--checksums", tmp_path / "out" / "data" / "sha256.txt")
     assert again.code == 0, again.err
     assert "trained already" in again.err
 
 
-def test_files_that_are_missing_damaged_or_others(run, tmp_path):
-    (tmp_path / "r.yaml").write_text(RECIPE.replace("TARGET", "de"))
-    command = ["paper", "table2", tmp_path / "r.yaml", "--out", tmp_path / "out", "--data"]
-    assert "no such folder" in run(*command, tmp_path / "none").err
-    data = write_wmt(tmp_path / "wmt", "de", 5)
-    sums = "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(data.iterdir())[:-1])
-    (tmp_path / "sums").write_text(sums.replace(sums[:6], "000000", 1))
-    said = run(*command, data, "--checksums", tmp_path / "sums")
+def test_lines_are_translated_whole_by_pytorch(run, tmp_path, monkeypatch):
+    from undivided.translate import Translator
+
+    seen, stream = [], Translator.stream
+    monkeypatch.setattr(
+        Translator, "stream", lambda self, *given, **more: seen.append((self.engine.name, more)) or stream(self, *given, **more)
+    )
+    write_wmt(tmp_path / "wmt", "de", [40, 40, 40])
+    result = run(*table2("de", tmp_path))
+    assert result.code == 0, result.err
+    engine, options = seen[-1]
+    assert engine == "torch"
+    assert options["sentences"] is False
+
+
+def test_under_torchrun_it_says_what_to_type_instead(run, tmp_path, monkeypatch):
+    write_wmt(tmp_path / "wmt", "de", [40, 40, 40])
+    with monkeypatch.context() as torchrun:
+        torchrun.setenv("WORLD_SIZE", "2")
+        said = run(*table2("de", tmp_path))
     assert said.code == 2
-    assert "dev.tgz: sha256 is" in said.err
-    assert "training-parallel-nc-v9.tgz: not in" in said.err
+    assert not (tmp_path / "out").exists()
+    prepare, train, score = (shlex.split(line) for line in said.err.splitlines()[1:])
+    assert "of one process, not of 2" in said.err
+    prepared = run(*prepare[1:])
+    assert prepared.code == 0, prepared.err
+    assert [shlex.split(line) for line in prepared.out.splitlines()] == [train, score]
+    assert not (tmp_path / "out" / "model").exists()
+    assert train[:5] == ["torchrun", "--nproc-per-node", "gpu", "-m", "undivided"]
+    trained = run(*train[5:])
+    assert trained.code == 0, trained.err
+    scored = run(*score[1:])
+    assert scored.code == 0, scored.err
+    assert "trained already" in scored.err
+    assert "BLEU" in scored.out
+
+
+@pytest.mark.parametrize("facts", [{}, {"processes": 8}])
+def test_every_process_that_trained_costs(tmp_path, facts):
+    recipe = build({"preset": "base", "data": {"source_lang": "en", "target_lang": "de"}})
+    known = {"seconds": 60.0, "parameters": 1, "vocabulary": 9, "steps": 1, "device": "cpu", "weights": "w", "target_tokens": 30}
+    ran = Run(recipe, known | facts, [], 2e9, Prepared({}, {}, {}))
+    write_report(ran, tmp_path / "r.md", [])
+    devices = facts.get("processes", 1)
+    assert ran.cost == pytest.approx(60 * 2e9 * devices)
+    report = (tmp_path / "r.md").read_text()
+    assert ("8 devices × 2 GFLOPS" if facts else "1 device × 2 GFLOPS") in report
+    assert ("one is assumed" in report) is not bool(facts)
+
+
+def test_files_that_are_missing_damaged_or_others(run, tmp_path):
+    command = table2("de", tmp_path)
+    assert "no such folder" in run(*command).err
+    data = write_wmt(tmp_path / "wmt", "de", [5, 5, 5])
     (data / "dev.tgz").unlink()
     (data / "training-parallel-nc-v9.tgz").unlink()
-    said = run(*command, data).err
+    said = run(*command).err
     assert "dev.tgz is not there" in said
     assert "training-parallel-nc-v9.tgz is not there" in said
     assert not (tmp_path / "out").exists()
-    write_wmt(data, "de", 5)
+    write_wmt(data, "de", [5, 5, 5])
     (data / "training-parallel-commoncrawl.tgz").write_bytes(b"no archive")
-    assert "commoncrawl.tgz: damaged" in run(*command, data).err
+    assert "commoncrawl.tgz: damaged" in run(*command).err
     write_archive(data / "training-parallel-commoncrawl.tgz", {"commoncrawl.de-en.en": "a\nb\n", "commoncrawl.de-en.de": "a\n"})
-    assert "has 2 lines, but commoncrawl.de-en.de 1" in run(*command, data).err
+    assert "has 2 lines, but commoncrawl.de-en.de 1" in run(*command).err
     write_archive(data / "training-parallel-commoncrawl.tgz", {"commoncrawl.de-en.en": "a\nb\n"})
-    assert "holds no commoncrawl.de-en.de" in run(*command, data).err
+    assert "holds no commoncrawl.de-en.de" in run(*command).err
+
+
+def test_a_list_of_checksums_binds_as_far_as_it_goes(run, tmp_path):
+    data = write_wmt(tmp_path / "wmt", "de", [5, 5, 5])
+    right = {path.name: sha256(path) for path in sorted(data.iterdir())}
+    wrong = right | dict.fromkeys(("dev.tgz", "test-full.tgz"), "0" * 64)
+
+    def prepared(sums):
+        (tmp_path / "sums").write_text("".join(f"{value} *there/{name}\n" for name, value in sums.items()))
+        return run(*table2("de", tmp_path, "--prepare-only", "--checksums", tmp_path / "sums"))
+
+    before = prepared(wrong)
+    assert before.code == 2
+    assert not (tmp_path / "out").exists()
+    some = prepared({"dev.tgz": right["dev.tgz"].upper()})
+    assert some.code == 0, some.err
+    assert "test-full.tgz: not in" in some.err
+    assert "dev.tgz: not in" not in some.err
+    for name in right:
+        (data / name).unlink()
+    assert prepared(right).code == 0
+    after = prepared(wrong)
+    assert after.code == 2
+    for said, remedy in ((before.err, "get it again"), (after.err, f"get it again and remove {tmp_path / 'out' / 'data'}")):
+        for name in ("dev.tgz", "test-full.tgz"):
+            assert f"{name}: sha256 is {right[name]}, but {tmp_path / 'sums'} says {'0' * 64}; {remedy}\n" in said
+    assert "cannot be read" in run(*table2("de", tmp_path, "--checksums", tmp_path / "none")).err
+
+
+def test_published_checksums_warn_and_the_report_lists_what_was_checked(run, tmp_path, monkeypatch):
+    data = write_wmt(tmp_path / "wmt", "de", [40, 40, 40])
+    ours, published = sha256(data / "training-parallel-nc-v9.tgz"), PUBLISHED["sha256"]["training-parallel-nc-v9.tgz"]
+    md5 = hashlib.md5((data / "test-full.tgz").read_bytes()).hexdigest()
+    monkeypatch.setitem(PUBLISHED["md5"], "test-full.tgz", md5)
+    monkeypatch.setitem(
+        PUBLISHED["sha256"], "training-parallel-europarl-v7.tgz", sha256(data / "training-parallel-europarl-v7.tgz")
+    )
+    (tmp_path / "sums").write_text(f"{sha256(data / 'training-parallel-commoncrawl.tgz')}  training-parallel-commoncrawl.tgz\n")
+    for _ in range(2):
+        said = run(*table2("de", tmp_path, "--checksums", tmp_path / "sums"))
+        assert said.code == 0, said.err
+        assert f"training-parallel-nc-v9.tgz: its sha256 is {ours}, the published one {published}" in said.err
+        assert "dev.tgz: unchecked" in said.err
+        assert "commoncrawl.tgz: its" not in said.err
+    report = (tmp_path / "out" / "report.md").read_text()
+    rows = {cells[1].strip(): cells[3].strip() for cells in (line.split("|") for line in report.splitlines()) if len(cells) == 5}
+    assert {name: rows[name] for name in (path.name for path in data.iterdir())} == {
+        "training-parallel-europarl-v7.tgz": "as published (sha256)",
+        "training-parallel-commoncrawl.tgz": "as in --checksums",
+        "training-parallel-nc-v9.tgz": f"differs: sha256 {ours}, published {published}",
+        "dev.tgz": "unchecked: no published sum",
+        "test-full.tgz": "as published (md5)",
+    }
+
+
+def test_text_of_another_pair_is_not_taken_for_this_one(run, tmp_path):
+    write_wmt(tmp_path / "wmt", "de", [5, 5, 5])
+    assert run(*table2("de", tmp_path, "--prepare-only")).code == 0
+    write_wmt(tmp_path / "wmt", "fr", [5, 5, 5, 5, 5])
+    said = run(*table2("fr", tmp_path, "--prepare-only"))
+    assert said.code == 2
+    assert "another language pair; choose another --out" in said.err
 
 
 def test_only_costs_without_a_recipe(run, tmp_path):
@@ -203,11 +328,17 @@ def test_only_costs_without_a_recipe(run, tmp_path):
     assert "3.28e+18" in result.out
     assert "## Trained here" not in (tmp_path / "t.md").read_text()
     assert "go together" in run("paper", "table2", "--data", tmp_path).err
+    assert "needs a recipe" in run("paper", "table2", "--prepare-only").err
+
+
+def test_the_help_says_that_french_is_more_than_in_the_paper(capsys):
+    with pytest.raises(SystemExit):
+        main(["paper", "table2", "--help"])
+    assert SIZES["fr"].removeprefix("The ") in " ".join(capsys.readouterr().out.split())
 
 
 def test_another_pair_is_not_in_the_table(run, tmp_path):
-    (tmp_path / "r.yaml").write_text(RECIPE.replace("TARGET", "ko"))
-    said = run("paper", "table2", tmp_path / "r.yaml", "--data", tmp_path, "--out", tmp_path / "o").err
+    said = run(*table2("de", tmp_path, "--data.target_lang", "ko")).err
     assert "en–de, en–fr, not en–ko" in said
 
 

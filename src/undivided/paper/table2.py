@@ -86,18 +86,15 @@ def in_one_process(arguments: Sequence[str], out: Path) -> None:
     """Refuse to run under torchrun, where every process would prepare, translate and report: only training is for several."""
     size = os.environ.get("WORLD_SIZE", "1")
     if size != "1":
-        once = shlex.join(["undivided", *arguments, *([] if "--prepare-only" in arguments else ["--prepare-only"])])
-        raise InputError(
-            f"table 2 is the work of one process, but torchrun has started {size}. They can train its model:\n  {once}\n"
-            + training_commands(arguments, out)
-        )
+        steps = "\n  ".join(commands(arguments, out))
+        raise InputError(f"table 2 is the work of one process, not of {size}; several GPUs can train its model:\n  {steps}")
 
 
-def training_commands(arguments: Sequence[str], out: Path) -> str:
-    """What to type after `--prepare-only`: training on all GPUs, and the command again, which scores the finished model."""
+def commands(arguments: Sequence[str], out: Path) -> list[str]:
+    """What to type for several GPUs: prepare, train on all of them, and the command again, which scores the finished model."""
+    table = ["undivided", *(argument for argument in arguments if argument != "--prepare-only")]
     training = ["torchrun", "--nproc-per-node", "gpu", "-m", "undivided", "train", str(_recipe_of(out))]
-    again = ["undivided", *(argument for argument in arguments if argument != "--prepare-only")]
-    return f"  {shlex.join(training)}\n  {shlex.join(again)}"
+    return [shlex.join(command) for command in ([*table, "--prepare-only"], training, table)]
 
 
 def _recipe_of(out: Path) -> Path:
@@ -208,7 +205,8 @@ def _run_text(run: Run) -> list[str]:
         "",
         report.table(["figure", "value", "how"], _figures(run)),
         "",
-        f"{wmt.SIZES[data.target_lang]} Those who publish sums of them are two data-set libraries and sacreBLEU.",
+        f"{wmt.SIZES[data.target_lang]} Published sums are those that two data-set libraries (sha256) and sacreBLEU (md5) list; "
+        "we never held the files against them ourselves.",
         "",
         report.table(["file", "sha256", "checked"], files),
     ]
@@ -216,7 +214,8 @@ def _run_text(run: Run) -> list[str]:
 
 def _figures(run: Run) -> list[list[str]]:
     facts = run.facts
-    rows = [[score.name, f"{score.score:.2f}", f"`{score.signature}`"] for score in run.scores]
+    signatures = [score.signature.replace("|", "\\|") for score in run.scores]  # A bare bar would begin the next cell.
+    rows = [[score.name, f"{score.score:.2f}", f"`{name}`"] for score, name in zip(run.scores, signatures, strict=True)]
     how = f"{duration(facts['seconds'])} × {plural(run.processes, 'device')} × {run.sustained / 1e9:.0f} GFLOPS, measured now"
     if "processes" not in facts:
         how += "; the training does not say how many processes it had: one is assumed, multiply by their number"

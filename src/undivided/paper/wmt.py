@@ -45,8 +45,8 @@ TRAIN: dict[str, tuple[Corpus, ...]] = {
 }
 
 SIZES = {
-    "de": "These files hold about 4.5 million pairs, as many as the paper says.",
-    "fr": "These files hold about 40.8 million pairs, where the paper says 36 million; it does not say how it filtered them.",
+    "de": "The standard files hold about 4.5 million pairs, as many as the paper says.",
+    "fr": "The standard files hold about 40.8 million pairs, where the paper says 36 million; it does not say how it filtered.",
 }
 """How much there is to learn from, by the target."""
 
