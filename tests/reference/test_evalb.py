@@ -28,6 +28,7 @@ FIGURES = {
     "Complete match": "exact",
     "Average crossing": "crossing",
     "No crossing": "no_crossing",
+    "2 or less crossing": "few_crossing",
     "Tagging accuracy": "tagging",
 }
 

@@ -3,7 +3,7 @@ import random
 import pytest
 
 from made_trees import made_lines
-from undivided.paper.linear import FORMS, MOST_OPEN, TAGS, aligned, guessed_tag, linearise, repair
+from undivided.paper.linear import FORMS, MOST_OPEN, TAGS, aligned, guessed_tag, linearise, mended, repair
 from undivided.paper.trees import Leaf, Node, leaves, parse_tree, plain, words, written
 
 TREES = [plain(parse_tree(line)) for line in made_lines(100)]
@@ -20,7 +20,8 @@ def test_both_forms():
 @pytest.mark.parametrize("tags", TAGS)
 def test_what_was_written_is_read_again(form, tags):
     for tree in TREES:
-        again = repair(" ".join(linearise(tree, form, tags)), words(tree))
+        again, faults = mended(" ".join(linearise(tree, form, tags)), words(tree))
+        assert not faults
         if tags == "keep":
             assert again == tree
         else:
@@ -58,6 +59,28 @@ def test_further_subwords_of_a_word_have_a_token_that_says_nothing():
 )
 def test_repair(text, tree):
     assert written(repair(text, ["a", "b", "."])) == tree
+
+
+@pytest.mark.parametrize(
+    ("text", "faults"),
+    [
+        ("(S (NP XX )NP XX XX )S", set()),
+        ("(S(NP|XX) XX ~ XX)", set()),
+        ("(NP|XX) (VP|XX) XX", set()),
+        ("", {"too few words"}),
+        ("XX XX XX XX", {"too many words"}),
+        ("(S (NP XX XX XX )NP", {"brackets left open"}),
+        ("(S (NP XX XX XX )S", {"brackets left open"}),
+        ("(S XX XX XX )S )S", {"brackets that close nothing"}),
+        ("XX) XX XX", {"brackets that close nothing"}),
+        ("(S (NP )NP XX XX XX )S", {"empty brackets"}),
+        ("XX XX XX (", {"other"}),
+        ("(X" * (MOST_OPEN + 1) + "|XX XX XX" + ")" * MOST_OPEN, {"other"}),
+        ("(S XX )NP", {"too few words", "brackets left open", "brackets that close nothing"}),
+    ],
+)
+def test_what_was_wrong_is_told(text, faults):
+    assert mended(text, ["a", "b", "."])[1] == faults
 
 
 def test_a_closing_label_closes_what_is_open_inside():
@@ -110,7 +133,9 @@ def test_good_trees_that_were_damaged_stay_trees_over_the_words():
             for _ in range(5):
                 place = chance.randrange(len(tokens))
                 damaged = chance.choice([tokens[:place], tokens[:place] + tokens[place + 1 :], tokens[:place] + tokens[place:] * 2])
-                assert well_formed(repair(" ".join(damaged), words(tree)), words(tree))
+                again, faults = mended(" ".join(damaged), words(tree))
+                assert well_formed(again, words(tree))
+                assert bool(faults) == (linearise(again, form) != damaged)
 
 
 def test_brackets_without_end_are_cut():

@@ -1,14 +1,20 @@
 import json
+import re
 import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 
 from made_trees import write_treebank
 from undivided.cli import main
-from undivided.paper.parsing import tokenised
+from undivided.config import SearchConfig
+from undivided.paper.brackets import Counts, agreement, score_trees
+from undivided.paper.linear import FAULTS, linearise, mended
+from undivided.paper.parsing import Output, outputs, tokenised
 from undivided.paper.table4 import PAPER
-from undivided.paper.trees import parse_tree, plain, words
+from undivided.paper.trees import parse_tree, plain, read_trees, words
+from undivided.translate import Translation
 
 ROOT = Path(__file__).parents[2]
 RECIPE = """
@@ -19,10 +25,31 @@ train: {max_steps: 120, schedule: cosine, rate: 0.01, warmup_steps: 10, threads:
         average: 1, validate_lines: 4}
 search: {beam_size: 3, length_penalty: 0.3, max_extra: 20}
 """
+LSTM = """
+data: {max_length: 45}
+tokens: {vocab_size: 300}
+batches: {tokens: 800}
+model: {kind: recurrent, cell: lstm, attention: multiplicative, d_model: 32, d_hidden: 48, encoder_layers: 1, decoder_layers: 1,
+        dropout: 0.0, tie: target}
+train: {max_steps: 60, schedule: cosine, rate: 0.01, warmup_steps: 10, threads: 1, save_every: 60, validate_every: 1000,
+        average: 1, validate_lines: 4}
+search: {beam_size: 2, length_penalty: 0.3, max_extra: 20}
+"""
+GRAMMAR = "grammar (PCFG)"
 
 
-def command(folder):
-    return ["paper", "table4", folder / "tiny.yaml", "--trees", folder / "trees", "--out", folder / "out"]
+def command(folder, recipes=("tiny", "lstm")):
+    paths = [folder / f"{name}.yaml" for name in recipes]
+    return ["paper", "table4", *paths, "--trees", folder / "trees", "--out", folder / "out"]
+
+
+def read_tables(path):
+    """The tables of a report: of each the rows by their first cell, each row a dictionary by the names of the columns."""
+    tables = []
+    for block in re.findall(r"(?:^\|.*\|\n)+", path.read_text() + "\n", re.MULTILINE):
+        header, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in block.splitlines())
+        tables.append({row[0]: dict(zip(header, row, strict=True)) for row in rows})
+    return tables
 
 
 @pytest.fixture(scope="module")
@@ -31,25 +58,139 @@ def table(tmp_path_factory):
     folder = tmp_path_factory.mktemp("table4")
     write_treebank(folder / "trees")
     (folder / "tiny.yaml").write_text(RECIPE)
+    (folder / "lstm.yaml").write_text(LSTM)
     assert main([str(each) for each in [*command(folder), "--report", folder / "report.md", "--quiet"]]) == 0
     return folder
 
 
+@pytest.fixture
+def altered(table, tmp_path):
+    """The same folder for a test that changes it; afterwards it is as it was."""
+    shutil.copytree(table / "out", tmp_path / "out")
+    yield table
+    shutil.rmtree(table / "out")
+    shutil.copytree(tmp_path / "out", table / "out")
+
+
 def test_the_report_has_every_parser_beside_the_paper(table):
-    report = (table / "report.md").read_text()
-    rows = {line.split("|")[1].strip(): line.split("|")[2:] for line in report.splitlines() if line.startswith("|")}
-    assert {"tiny", "grammar (PCFG)"} <= rows.keys()
-    for name in ("tiny", "grammar (PCFG)"):
-        assert 0 < float(rows[name][0].strip(" *")) <= 100
-    assert float(rows["grammar (PCFG)"][0].strip(" *")) > 60
-    assert all(f"{f1:.1f}" in report for _, _, f1 in PAPER)
-    assert "form `compact`" in report
-    assert "beam 3, α 0.3, at most input + 20" in report
+    results, *_, paper = read_tables(table / "report.md")
+    assert list(results) == ["tiny", "lstm", GRAMMAR]
+    assert all(0 < float(row["F1"].strip("*")) <= 100 for row in results.values())
+    assert float(results[GRAMMAR]["F1"].strip("*")) > 60
+    for name, row in results.items():
+        found = score_trees(*(read_trees(table / "out" / name.split()[0] / f"test.{kind}")[0] for kind in ("gold", "parsed")))
+        shown = [row[each] for each in ("precision", "recall", "exact match", "crossing", "none crossing", "at most 2 crossing")]
+        right = [found.precision, found.recall, found.exact, found.crossing, found.no_crossing, found.few_crossing]
+        assert shown == [f"{figure:.2f}" for figure in right]
+    assert {name for name, _, _ in PAPER} == paper.keys()
+    assert "form `compact`" in (table / "report.md").read_text()
+
+
+def test_the_report_says_how_each_parser_came_to_be(table):
+    made = read_tables(table / "report.md")[1]
+    assert list(made) == ["tiny", "lstm", GRAMMAR]
+    for name, beam in (("tiny", "3"), ("lstm", "2")):
+        row, facts = made[name], json.loads((table / "out" / name / "model" / "config.json").read_text())["facts"]
+        assert row["parameters"] == f"{facts['parameters']:,}"
+        assert row["minutes of training"] == f"{facts['seconds'] / 60:.1f}"
+        assert (row["threads"], row["steps"]) == ("1", str(facts["steps"]))
+        assert [row[each] for each in ("engine", "beam", "α", "longest output")] == ["torch", beam, "0.3", "input + 20"]
+    assert (made[GRAMMAR]["trees learned from"], made[GRAMMAR]["engine"]) == ("200", "CKY")
+
+
+def test_trees_too_long_to_learn_from_are_counted(table):
+    from undivided.tokens import Tokenizer
+
+    made = read_tables(table / "report.md")[1]
+    source = Tokenizer.load(table / "out" / "lstm" / "model").source
+    rows = source.encode((table / "out" / "lstm" / "data" / "train.words").read_text().splitlines())
+    over = sum(len(row) > 45 for row in rows)
+    assert 0 < over < 100
+    assert (made["lstm"]["too long"], made["lstm"]["trees learned from"]) == (str(over), str(200 - over))
+    assert (made["tiny"]["too long"], made["tiny"]["trees learned from"]) == ("0", "200")
+
+
+def test_what_repair_did_is_told_from_the_outputs_that_were_kept(altered, run):
+    """Outputs with known faults are put in the place of the model's; they are not parsed anew."""
+    (kept,) = altered.glob("out/tiny/test-*.tsv")
+    good = [" ".join(linearise(tree)) for tree in read_trees(altered / "trees" / "test.mrg")[0]]
+    bad = [good[0] + " NN", good[1].rpartition(" ")[0], good[2] + ")", "(X(Y|" + good[3] + ")", good[4] + " (NP)", "?()"]
+    kept.write_text(
+        "".join(f"{int(place != 5)}\t{1 + (place == 7)}\t{2 * (place == 8)}\t{text}\n" for place, text in enumerate(bad + good[6:]))
+    )
+    assert run(*command(altered), "--no-grammar", "--quiet").code == 0
+    row = read_tables(altered / "out" / "report.md")[2]["tiny"]
+    assert [int(row[each]) for each in ("outputs", "well-formed", "not the beam's first", "repaired")] == [12, 6, 1, 6]
+    assert {kind: int(row[kind]) for kind in FAULTS} == {
+        "too few words": 2,
+        "too many words": 1,
+        "brackets left open": 2,
+        "brackets that close nothing": 2,
+        "empty brackets": 1,
+        "other": 1,
+    }
+    assert [row["cut at the limit"], row["in pieces"]] == ["1", "1"]
+
+
+def test_of_the_beam_the_best_whole_tree_is_taken():
+    """The first hypothesis leaves a bracket open; the third is a tree. Of a beam without any, the first is taken."""
+    beams = [["(S|A (NP|B)", "(S|A B) C", "(S|A B)", "(X|A B)"], ["(S|A", "(X|A"]]
+
+    class Written:
+        def stream(self, lines, advance, **options):
+            assert options["n_best"] == options["beam_size"] == 4
+            assert options["sentences"] is False
+            for line, texts in zip(lines, beams, strict=True):
+                yield Translation(line, texts[0], 0.0, False, tuple((text, 0.0) for text in texts))
+
+    found = list(outputs(Written(), [["a", "b"], ["a", "b"]], SearchConfig(beam_size=4)))
+    assert found == [Output(True, 1, 2, "(S|A B)"), Output(False, 1, 0, "(S|A")]
+
+
+def test_the_counts_of_repair_are_those_of_the_outputs(table):
+    repairs = read_tables(table / "report.md")[2]
+    assert list(repairs) == ["tiny", "lstm"]
+    gold = read_trees(table / "trees" / "test.mrg")[0]
+    for name, row in repairs.items():
+        (kept,) = table.glob(f"out/{name}/test-*.tsv")
+        rows = [line.split("\t", 3) for line in kept.read_text().splitlines()]
+        faults = [mended(text, words(tree))[1] for (*_, text), tree in zip(rows, gold, strict=True)]
+        assert int(row["well-formed"]) == sum(not each for each in faults)
+        assert int(row["cut at the limit"]) == sum(finished == "0" for finished, *_ in rows)
+        assert int(row["in pieces"]) == sum(pieces != "1" for _, pieces, *_ in rows)
+
+
+def test_f1_by_length_is_drawn_for_every_parser(table):
+    by_length = read_tables(table / "report.md")[3]
+    picture = (table / "report-length.svg").read_text()
+    assert "](report-length.svg)" in (table / "report.md").read_text()
+    for name in ("tiny", "lstm", GRAMMAR):
+        assert f">{name}</text>" in picture
+    assert picture.count("<polyline") == 3
+    assert picture.count('r="4"') == 3 * len(by_length)
+    assert all(f">{words}</text>" in picture for words in by_length)
+    assert sum(int(row["sentences"]) for row in by_length.values()) == 12
+
+
+def test_another_search_is_asked_of_a_training_that_is_done(altered, run):
+    assert run(*command(altered), "--no-grammar", "--quiet", "--beam-size", "1").code == 0
+    made = read_tables(altered / "out" / "report.md")[1]
+    assert (made["tiny"]["beam"], made["lstm"]["beam"]) == ("1", "1")
+    assert all(len(list(altered.glob(f"out/{name}/test-*.tsv"))) == 2 for name in ("tiny", "lstm"))
+
+
+def test_the_lstm_is_a_small_one_of_the_shipped_recipe():
+    from undivided.config import build
+    from undivided.settings import read_yaml
+
+    shipped, small = (build(each).model for each in (read_yaml(ROOT / "recipes" / "craft-parsing-lstm.yaml"), yaml.safe_load(LSTM)))
+    for name in ("kind", "cell", "attention", "bidirectional", "input_feeding", "tie"):
+        assert getattr(small, name) == getattr(shipped, name)
 
 
 def test_every_sentence_has_a_tree_over_its_words(table):
     gold = [words(plain(parse_tree(line))) for line in (table / "trees" / "test.mrg").read_text().splitlines()]
-    for parser in ("tiny", "grammar"):
+    for parser in ("tiny", "lstm", "grammar"):
         for name in ("test.gold", "test.parsed", "test.own-tags"):
             lines = (table / "out" / parser / name).read_text().splitlines()
             assert [words(parse_tree(line)) for line in lines] == gold
@@ -81,7 +222,7 @@ def test_other_settings_are_another_run(table, run):
     result = run(*command(table), "--tags", "xx")
     assert result.code == 2
     assert "tags was 'keep', now 'xx'" in result.err
-    result = run(*command(table), "--model.d_ff", "96")
+    result = run(*command(table, ["tiny"]), "--model.d_ff", "96")
     assert result.code == 2
     assert "model.d_ff was 64, now 96" in result.err
 
@@ -174,7 +315,9 @@ def test_stopped_parsing_goes_on(table, run):
 def test_the_vinyals_form_runs_too(tmp_path, run):
     write_treebank(tmp_path / "trees", 40, 2)
     (tmp_path / "tiny.yaml").write_text(RECIPE)
-    result = run(*command(tmp_path), "--form", "vinyals", "--tags", "xx", "--max-steps", "3", "--no-grammar", "--first", "30", "-q")
+    result = run(
+        *command(tmp_path, ["tiny"]), "--form", "vinyals", "--tags", "xx", "--max-steps", "3", "--no-grammar", "--first", "30", "-q"
+    )
     assert result.code == 0, result.err
     first = (tmp_path / "out" / "tiny" / "data" / "train.brackets").read_text().splitlines()[0].split()
     assert set(first) <= {f"{side}{label}" for side in "()" for label in ["S", "NP", "VP", "PP", "ADVP", "PRT", "PRN"]} | {"XX"}
@@ -188,3 +331,9 @@ def test_the_shipped_recipe_searches_as_in_the_paper():
 
     search = build(read_yaml(ROOT / "recipes" / "craft-parsing.yaml")).search
     assert (search.beam_size, search.length_penalty, search.max_extra) == (21, 0.3, 300)
+
+
+def test_sentences_with_at_most_two_crossing_brackets():
+    counts = [Counts(9, 9, 5, crossing, 20, 20) for crossing in (0, 1, 2, 3)]
+    found = agreement([*counts, None])
+    assert (found.no_crossing, found.few_crossing) == (25.0, 75.0)

@@ -93,6 +93,9 @@ class Agreement:
     crossing: float
     """Crossing brackets a sentence."""
     no_crossing: float
+    """Sentences without a crossing bracket."""
+    few_crossing: float
+    """Sentences with at most two."""
     tagging: float
 
     def __str__(self) -> str:
@@ -110,10 +113,10 @@ def agreement(counts: Sequence[Counts | None]) -> Agreement:
     recall, precision = share(total.matched, total.gold), share(total.matched, total.ours)
     f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
     exact = share(sum(each.gold == each.ours == each.matched for each in valid), len(valid))
-    untouched = share(sum(not each.crossing for each in valid), len(valid))
+    none, few = (share(sum(each.crossing <= most for each in valid), len(valid)) for most in (0, 2))
     crossing = total.crossing / max(1, len(valid))
     tagging = share(total.tagged, total.words)
-    return Agreement(len(counts), len(counts) - len(valid), recall, precision, f1, exact, crossing, untouched, tagging)
+    return Agreement(len(counts), len(counts) - len(valid), recall, precision, f1, exact, crossing, none, few, tagging)
 
 
 def share(part: int, whole: int) -> float:

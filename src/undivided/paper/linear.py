@@ -27,6 +27,10 @@ SAME_WORD = "~"
 MOST_OPEN = 200
 """Brackets that may be open at once in a repaired tree; those beyond are ignored."""
 
+Fault = Literal["too few words", "too many words", "brackets left open", "brackets that close nothing", "empty brackets", "other"]
+FAULTS: tuple[Fault, ...] = get_args(Fault)
+"""What may be wrong with a tree that a model wrote. `other` is text that is no symbol, or more than `MOST_OPEN` brackets."""
+
 SYMBOL = re.compile(r"\(([^\s()|]+)|(\))([^\s()|]*)|([^\s()|]+)")
 
 
@@ -65,7 +69,12 @@ def aligned(units: Sequence[str], pieces: Sequence[int]) -> list[str]:
 
 
 def repair(text: str, words: Sequence[str], tag_of: Callable[[str], str] | None = None) -> Node:
-    """A tree over exactly these words from whatever a model wrote, in either form.
+    """A tree over exactly these words from whatever a model wrote, in either form."""
+    return mended(text, words, tag_of)[0]
+
+
+def mended(text: str, words: Sequence[str], tag_of: Callable[[str], str] | None = None) -> tuple[Node, frozenset[Fault]]:
+    """As `repair`, and what was wrong with the text: nothing where it was a tree over exactly these words already.
 
     Tags stand for the words in turn. Too many are ignored; words that none stands for join the last constituent. Brackets
     that close nothing are ignored, those left open close at the end, and those around no word vanish. A closing bracket
@@ -79,7 +88,9 @@ def repair(text: str, words: Sequence[str], tag_of: Callable[[str], str] | None 
             builder.close(closing_label)
         elif tag != SAME_WORD:
             builder.word(tag)
-    return builder.finished()
+    if re.search(r"[^\s|]", SYMBOL.sub("", text)):
+        builder.faults.add("other")
+    return builder.finished(), frozenset(builder.faults)
 
 
 class _Builder:
@@ -88,41 +99,56 @@ class _Builder:
     def __init__(self, words: Sequence[str], tag_of: Callable[[str], str]) -> None:
         self.words, self.tag_of, self.used = words, tag_of, 0
         self.stack: list[tuple[str, list[Tree]]] = [(TOP, [])]
+        self.faults: set[Fault] = set()
 
     def open(self, label: str) -> None:
         if len(self.stack) <= MOST_OPEN:
             self.stack.append((label, []))
+        else:
+            self.faults.add("other")
 
     def close(self, label: str) -> None:
         depth = len(self.stack) - 1
         while label and depth and self.stack[depth][0] != label:
             depth -= 1
-        for _ in range(len(self.stack) - depth if depth else 0):
-            self._pop()
+        if not depth:
+            self.faults.add("brackets that close nothing")
+            return
+        self._close_inside(depth)
+        self._pop()
 
     def word(self, tag: str) -> None:
-        if self.used < len(self.words):
-            word = self.words[self.used]
-            self.stack[-1][1].append(Leaf(self.tag_of(word) if tag == XX else tag, escaped(word)))
-            self.used += 1
+        if self.used == len(self.words):
+            self.faults.add("too many words")
+            return
+        word = self.words[self.used]
+        self.stack[-1][1].append(Leaf(self.tag_of(word) if tag == XX else tag, escaped(word)))
+        self.used += 1
 
     def finished(self) -> Node:
-        while len(self.stack) > 1:
-            self._pop()
+        self._close_inside(0)
         children = self.stack[0][1]
-        if self.used < len(self.words) and children and isinstance(last := children[-1], Node):
-            children.pop()
-            self.stack.append((last.label, list(last.children)))
-        while self.used < len(self.words):
-            self.word(XX)
-        while len(self.stack) > 1:
+        if self.used < len(self.words):
+            self.faults.add("too few words")
+            rest = [Leaf(self.tag_of(word), escaped(word)) for word in self.words[self.used :]]
+            if children and isinstance(last := children[-1], Node):
+                children[-1] = Node(last.label, (*last.children, *rest))
+            else:
+                children += rest
+        return Node(TOP, tuple(children))
+
+    def _close_inside(self, depth: int) -> None:
+        """Close what is still open inside of a bracket."""
+        while len(self.stack) > depth + 1:
+            self.faults.add("brackets left open")
             self._pop()
-        return Node(TOP, tuple(self.stack[0][1]))
 
     def _pop(self) -> None:
         label, children = self.stack.pop()
         if children:
             self.stack[-1][1].append(Node(label, tuple(children)))
+        else:
+            self.faults.add("empty brackets")
 
 
 _PUNCTUATION = {",": ",", ".": ".", "?": ".", "!": ".", ":": ":", ";": ":", "--": ":", "...": ":", "``": "``", "''": "''",

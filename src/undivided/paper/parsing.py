@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-from undivided.config import Recipe, build
+from undivided.config import Recipe, SearchConfig, build
 from undivided.console import Console, InputError, plural
 from undivided.corpus import digest
-from undivided.paper.linear import Form, Tags, aligned, linearise, repair
+from undivided.paper.linear import Form, Tags, aligned, linearise, mended, repair
 from undivided.paper.runs import settled, trained
 from undivided.paper.trees import Node, read_most_trees, read_trees, unescaped, words
 from undivided.settings import Values, as_values, listed, merge
@@ -114,13 +114,38 @@ def _targets(trees: Iterable[Node], source: Subwords, writing: Writing) -> Itera
         yield " ".join(tokens)
 
 
-def parse(
-    translator: Translator, sentences: Sequence[Sequence[str]], advance: Callable[[int], None] = lambda count: None, **options: Any
-) -> Iterator[Node]:
-    """A tree over exactly the words of each sentence, whatever the model writes."""
-    results = translator.stream([source_text(sentence) for sentence in sentences], advance=advance, sentences=False, **options)
+class Output(NamedTuple):
+    """What a model wrote for one sentence."""
+
+    finished: bool
+    """Whether the model ended it; if not, it was cut at the length limit."""
+    pieces: int
+    """More than one where the sentence is longer than what training saw."""
+    rank: int
+    """Where it stands among the hypotheses of the beam, the best being 0."""
+    text: str
+
+
+def outputs(
+    translator: Translator,
+    sentences: Sequence[Sequence[str]],
+    search: SearchConfig,
+    advance: Callable[[int], None] = lambda count: None,
+) -> Iterator[Output]:
+    """What the model writes for each sentence: the best hypothesis of the beam that is a tree over its words, else the best."""
+    # A sentence has one tree, however many full stops it has.
+    wanted = as_values(search) | {"sentences": False, "n_best": search.beam_size}
+    results = translator.stream([source_text(sentence) for sentence in sentences], advance=advance, **wanted)
     for sentence, result in zip(sentences, results, strict=True):
-        yield repair(result.text, sentence)
+        texts = [text for text, _ in result.alternatives] or [result.text]
+        rank = next((place for place, text in enumerate(texts) if not mended(text, sentence)[1]), 0)
+        yield Output(result.finished or rank > 0, result.pieces, rank, texts[rank])
+
+
+def parse(translator: Translator, sentences: Sequence[Sequence[str]], search: SearchConfig) -> Iterator[Node]:
+    """A tree over exactly the words of each sentence, whatever the model writes."""
+    for sentence, output in zip(sentences, outputs(translator, sentences, search), strict=True):
+        yield repair(output.text, sentence)
 
 
 TOKEN = re.compile(
@@ -140,10 +165,14 @@ def tokenised(text: str) -> list[str]:
 
 
 def parse_lines(
-    model: str, lines: Iterable[str], *, ready: bool, device: str, threads: int, console: Console, **options: Any
+    model: str, lines: Iterable[str], search: Values, *, ready: bool, device: str, threads: int, console: Console
 ) -> Iterator[Node | None]:
-    """A tree for every line of text, None for an empty one; `ready` lines have spaces between their words already."""
+    """A tree for every line of text, None for an empty one; `ready` lines have spaces between their words already.
+
+    `search` holds the settings that are not to be the model's own.
+    """
     translator = Translator(model, device, threads)
+    config = translator.search_config(**search)
     target = translator.artifact.tokenizer.target
     if not any(piece.startswith("▁(") for piece in target.pieces(range(len(target)))):
         raise InputError(f"{model}: this model does not write trees; train one with: undivided paper table4 RECIPE --trees DIR")
@@ -153,11 +182,11 @@ def parse_lines(
         if len(batch[-1]) > translator.longest:
             console.warn(f"line {number}: {plural(len(batch[-1]), 'word')}, more than training ever saw; parsed in pieces")
         if len(batch) == 500:
-            yield from _parsed(translator, batch, options)
+            yield from _parsed(translator, batch, config)
             batch = []
-    yield from _parsed(translator, batch, options)
+    yield from _parsed(translator, batch, config)
 
 
-def _parsed(translator: Translator, batch: list[list[str]], options: dict[str, Any]) -> Iterator[Node | None]:
-    for sentence, tree in zip(batch, parse(translator, batch, **options), strict=True):
+def _parsed(translator: Translator, batch: list[list[str]], search: SearchConfig) -> Iterator[Node | None]:
+    for sentence, tree in zip(batch, parse(translator, batch, search), strict=True):
         yield tree if sentence else None

@@ -26,10 +26,6 @@ BUDGET: Values = {"train": {"average": 1, "validate_every": 1_000_000_000, "pati
 """As in the paper, no averaging of checkpoints; no time is spent on validation before the end."""
 
 
-WHOLE_LINES = {"sentences": False}
-"""A line of a test set is one sentence, however long."""
-
-
 @dataclass(frozen=True)
 class Plan:
     """What to train: which rows, how many seeds, on what."""
@@ -145,14 +141,14 @@ def measured(model: Path, test: CorpusFiles, digests: dict[str, str], console: C
     All by PyTorch: 8-bit weights cost some models more than others, and not every row can have them.
     """
     translator = Translator(model, engine="torch")
-    key = fingerprint((model / "manifest.json").read_text(), translator.search_config(), sorted(digests.values()), WHOLE_LINES)
+    key = fingerprint((model / "manifest.json").read_text(), translator.search_config(), sorted(digests.values()), "whole lines")
     path = model.parent / f"{model.name}-{key}.json"
     if not path.exists():
         recipe, facts = translator.artifact.recipe, facts_of(model)
         pairs = list(read_pairs(test, recipe.data, Findings(name_of(test))))
         sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
         progress = Progress(console, "translated lines", len(sources))
-        outputs = [result.text for result in translator.stream(sources, advance=progress.advance, n_best=1, **WHOLE_LINES)]
+        outputs = [result.text for result in translator.stream(sources, advance=progress.advance, n_best=1, sentences=False)]
         console.clear()
         counts = sentence_counts(outputs, targets, recipe.data.target_lang)
         nll = [[-sum(row), float(len(row))] for row in translator.score(sources, targets)]
