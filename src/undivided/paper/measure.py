@@ -1,4 +1,4 @@
-"""Measuring layers: how far a gradient reaches, how long the chain of operations is, how long they take. [paper 4, Table 1]"""
+"""Measuring layers: how far a gradient reaches, how long the chain of operations is, time and memory. [paper 4, Table 1]"""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import math
 import random
 import statistics
 import time
+import weakref
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from undivided.paper.kinds import KINDS, Kind, Layer, Shape
 
@@ -65,6 +69,11 @@ class Timing(NamedTuple):
     seconds: float
     operations: float
 
+    @property
+    def rate(self) -> float:
+        """Billions of operations a second."""
+        return self.operations / self.seconds / 1e9
+
 
 def timings(
     shapes: Sequence[Shape],
@@ -107,14 +116,49 @@ def clocked(layer: Layer, x: Tensor) -> float:
     return spent / runs
 
 
-def caches() -> str:
-    """The caches of the first core as Linux tells them, `L1 32K, L2 1024K`; empty elsewhere."""
+class _Held(TorchDispatchMode):
+    """Counts the bytes of all results that are alive, and the most there were."""
+
+    def __init__(self, given: Tensor) -> None:
+        super().__init__()
+        self.now = self.most = 0
+        self.known = weakref.WeakSet([given.untyped_storage()])
+
+    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        results = operation(*args, **(kwargs or {}))
+        for result in tree_leaves(results):
+            if isinstance(result, Tensor) and result.untyped_storage() not in self.known:
+                self._take(result.untyped_storage())
+        return results
+
+    def _take(self, storage: torch.UntypedStorage) -> None:
+        self.known.add(storage)
+        self._count(storage.nbytes())
+        weakref.finalize(storage, self._count, -storage.nbytes())
+
+    def _count(self, size: int) -> None:
+        self.now += size
+        self.most = max(self.most, self.now)
+
+
+def peak_memory(layer: Layer, x: Tensor) -> int:
+    """The most bytes that a layer's results, also those on the way, take at once beside its input and weights.
+
+    Counted at every operation, so the same on every machine; what an operation needs within itself is not seen.
+    """
+    with torch.inference_mode(), _Held(x) as held:
+        layer(x)
+    return held.most
+
+
+def caches() -> list[tuple[str, int]]:
+    """The caches of the first core and their bytes as Linux tells them, smallest first; none elsewhere."""
     found = []
     for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         level, kind, size = ((folder / name).read_text().strip() for name in ("level", "type", "size"))
         if kind != "Instruction":
-            found.append(f"L{level} {size}")
-    return ", ".join(found)
+            found.append((f"L{level}", 1024 * int(size.removesuffix("K"))))
+    return found
 
 
 class Fit(NamedTuple):
@@ -124,6 +168,9 @@ class Fit(NamedTuple):
     d: float
     rate: tuple[float, float]
     """Billions of operations a second at the smallest and at the largest shape."""
+    along_n: dict[int, float]
+    """The rate at each n, the geometric mean over d. Over a whole grid it grows as n to the derived less the fitted exponent."""
+    along_d: dict[int, float]
 
 
 def fitted(points: Iterable[Timing]) -> Fit:
@@ -132,14 +179,38 @@ def fitted(points: Iterable[Timing]) -> Fit:
     rows = np.array([[1.0, math.log(point.n), math.log(point.d)] for point in points])
     values = np.array([math.log(point.seconds) for point in points])
     _, n, d = np.linalg.lstsq(rows, values, rcond=None)[0]
-    first, last = points[0], points[-1]
-    return Fit(float(n), float(d), (first.operations / first.seconds / 1e9, last.operations / last.seconds / 1e9))
+    along_n = _mean_rates((point.n, point.rate) for point in points)
+    along_d = _mean_rates((point.d, point.rate) for point in points)
+    return Fit(float(n), float(d), (points[0].rate, points[-1].rate), along_n, along_d)
 
 
-def crossover(ours: Sequence[Timing], others: Sequence[Timing]) -> float | None:
-    """The n from which the first layer takes longer than the second, between measured n on a straight line in logarithms."""
-    pairs = sorted((a.n, math.log(a.seconds / b.seconds)) for a in ours for b in others if (a.n, a.d) == (b.n, b.d))
-    for (low, before), (high, after) in pairwise(pairs):
+def _mean_rates(rates: Iterable[tuple[int, float]]) -> dict[int, float]:
+    """The geometric mean at each size, smallest first."""
+    at: dict[int, list[float]] = defaultdict(list)
+    for size, rate in rates:
+        at[size].append(rate)
+    return {size: statistics.geometric_mean(at[size]) for size in sorted(at)}
+
+
+class Crossing(NamedTuple):
+    """Where two layers take the same time: n, and the rates of both there."""
+
+    n: float
+    rates: tuple[float, float]
+
+
+def crossover(ours: Sequence[Timing], others: Sequence[Timing]) -> Crossing | None:
+    """Where the first layer begins to take longer than the second, between measured n on straight lines in logarithms."""
+    pairs = sorted((a, b) for a in ours for b in others if (a.n, a.d) == (b.n, b.d))
+    for (low, low_other), (high, high_other) in pairwise(pairs):
+        before, after = math.log(low.seconds / low_other.seconds), math.log(high.seconds / high_other.seconds)
         if before <= 0 < after:
-            return float(math.exp(math.log(low) + math.log(high / low) * -before / (after - before)))
+            share = -before / (after - before)
+            rates = _between(low.rate, high.rate, share), _between(low_other.rate, high_other.rate, share)
+            return Crossing(_between(low.n, high.n, share), rates)
     return None
+
+
+def _between(low: float, high: float, share: float) -> float:
+    """On a straight line in logarithms, a share of the way."""
+    return float(low ** (1 - share) * high**share)
