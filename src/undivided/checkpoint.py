@@ -162,6 +162,15 @@ def paths(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("step-*") if path.name[5:].isdigit())
 
 
+def regular(folder: Path, every: int) -> list[Path]:
+    """Those that an undisturbed run would have, oldest first: of every so many steps, and the newest.
+
+    One that was written because the run was stopped in between is there to go on from, and counts no more when another is.
+    """
+    there = paths(folder)
+    return [path for path in there if int(path.name[5:]) % every == 0 or path == there[-1]]
+
+
 def newest(folder: Path, console: Console, group: Group | None = None) -> Checkpoint | None:
     """The newest whole checkpoint; damaged ones are named and passed over."""
     for path in reversed(paths(folder)):
@@ -172,10 +181,10 @@ def newest(folder: Path, console: Console, group: Group | None = None) -> Checkp
     return None
 
 
-def prune(folder: Path, keep: int, console: Console, best: int = 0) -> None:
-    """Remove all but the newest `keep` checkpoints and that of the `best` step; never the only whole one."""
-    there = paths(folder)
-    old, kept = there[:-keep], there[-keep:]
+def prune(folder: Path, keep: int, console: Console, best: int = 0, every: int = 1) -> None:
+    """Remove all but the newest `keep` regular checkpoints and that of the `best` step; never the only whole one."""
+    kept = regular(folder, every)[-keep:]
+    old = [path for path in paths(folder) if path not in kept]
     if old and not any(_is_whole(path) for path in reversed(kept)):
         console.warn(f"{folder}: the newest {plural(len(kept), 'checkpoint')} cannot be read back; the older ones are kept")
         return
@@ -261,7 +270,7 @@ def fill_random(states: Mapping[str, Tensor]) -> None:
 def average(run: str | Path, last: int, out: str | Path) -> Path:
     """Average the last checkpoints of a training run into a model folder of its own. [paper 6.1]"""
     source = artifact.load_any(run)
-    chosen = paths(Path(run) / "training" / "checkpoints")[-last:]
+    chosen = regular(Path(run) / "training" / "checkpoints", source.recipe.train.save_every)[-last:]
     if not 0 < last <= len(chosen):
         raise InputError(f"{run}: {plural(len(chosen), 'checkpoint')} there, {last} asked for")
     artifact.fill(source.model, average_weights(chosen), str(run))

@@ -111,7 +111,8 @@ class Run:
             checkpoint.write(folder, self.state.step, self.snapshot())
         if self.group.leads:
             best = self.state.best_step if self.config.keep_best else 0
-            checkpoint.prune(folder, max(self.config.keep_last, self.config.average), self.console, best)
+            keep = max(self.config.keep_last, self.config.average)
+            checkpoint.prune(folder, keep, self.console, best, self.config.save_every)
 
     def newest(self) -> checkpoint.Checkpoint | None:
         """The newest whole checkpoint, the same in all processes: one looks for it."""

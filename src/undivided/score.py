@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF, TER
 
@@ -101,12 +102,18 @@ def score_relative(model: str | Path, file: str, labels: Sequence[str], device: 
     return Score("accuracy", 100 * right / len(names), f"percent|examples:{len(names)}")
 
 
-def moses_bleu(hypotheses: Sequence[str], references: Sequence[str], lang: str) -> Score:
-    """Lowercased BLEU over Moses-normalised and -tokenised text, as in older papers (needs the extra `moses`)."""
+def moses() -> Any:
+    """The Moses tokeniser in Python, an extra."""
     try:
         import sacremoses
     except ImportError:
         raise InputError("Moses tokenisation needs an extra: pip install 'undivided[moses]'") from None
+    return sacremoses
+
+
+def moses_bleu(hypotheses: Sequence[str], references: Sequence[str], lang: str) -> Score:
+    """Lowercased BLEU over Moses-normalised and -tokenised text, as in older papers (needs the extra `moses`)."""
+    sacremoses = moses()
     normalise = sacremoses.MosesPunctNormalizer(lang).normalize
     tokenise = sacremoses.MosesTokenizer(lang).tokenize
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -51,6 +51,10 @@ class Writer(Protocol):
         """One more token for each sentence and beam, `B W` → the next token's logits `B W V`; updates the state."""
 
 
+Rule: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+"""The places of sentences in the batch `B` and what they have written so far `B W T` → what may follow, `B W V`."""
+
+
 def search(
     model: Seq2Seq,
     sources: Sequence[Sequence[int]],
@@ -59,17 +63,19 @@ def search(
     prefixes: Sequence[Sequence[int]] | None = None,
     keys: Sequence[int] | None = None,
     watcher: Callable[[BeamStep], None] | None = None,
+    rule: Rule | None = None,
 ) -> list[list[Hypothesis]]:
     """The n best translations of each source, best first; samples in the order drawn. A batch has no influence on them.
 
     `prefixes` are target ids that translations must begin with. `keys` tell samples apart, whatever the batch.
-    A `watcher` is told of every step of beam search.
+    A `watcher` is told of every step of beam search. A `rule` says what may follow what; nothing is found where it leaves
+    no way on.
     """
     with torch.inference_mode():
         if config.sample:
             state, limits, forced = _begun(model, sources, config, device, prefixes)
             return _sample(model, state, limits, forced, config, keys if keys is not None else range(len(sources)))
-        return begin_beam_search(model, sources, config, device, prefixes, watcher).run()
+        return begin_beam_search(model, sources, config, device, prefixes, watcher, rule).run()
 
 
 def continued(
@@ -90,9 +96,10 @@ def begin_beam_search(
     device: torch.device,
     prefixes: Sequence[Sequence[int]] | None = None,
     watcher: Callable[[BeamStep], None] | None = None,
+    rule: Rule | None = None,
 ) -> BeamSearch:
     """The sources read, and a beam search over them that has not yet taken a step."""
-    return BeamSearch(model, *_begun(model, sources, config, device, prefixes), config, watcher)
+    return BeamSearch(model, *_begun(model, sources, config, device, prefixes), config, watcher, rule)
 
 
 def _begun(
@@ -143,8 +150,9 @@ class BeamSearch:
         forced: Tensor,
         config: SearchConfig,
         watcher: Callable[[BeamStep], None] | None = None,
+        rule: Rule | None = None,
     ) -> None:
-        self.model, self.state, self.config, self.watcher = model, state, config, watcher
+        self.model, self.state, self.config, self.watcher, self.rule = model, state, config, watcher, rule
         self.finished: list[list[Hypothesis]] = [[] for _ in limits]
         self.limits, self.forced = limits, forced  # B, B P
         self.sentences = torch.arange(len(limits), device=limits.device)  # B
@@ -161,6 +169,8 @@ class BeamSearch:
         length = self.tokens.shape[2]  # tokens after this step, `<s>` aside
         beam = self.config.beam_size
         scores = next_log_probabilities(self.model, self.state, self.tokens[:, :, -1], self.forced, length - 1)
+        if self.rule is not None:
+            scores.masked_fill_(~self.rule(self.sentences, self.tokens[:, :, 1:]), -math.inf)
         vocab = scores.shape[-1]
         totals = (self.scores[:, :, None] + scores).flatten(1)  # B (W V)
         best, places = totals.topk(min(2 * beam, totals.shape[1]), dim=1)

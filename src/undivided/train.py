@@ -39,7 +39,11 @@ class Stopped(UndividedError):
 
     def __init__(self, number: int, message: str) -> None:
         super().__init__(message)
-        self.exit_code = 128 + number
+        self.number, self.exit_code = number, 128 + number
+
+    def said(self, message: str) -> Stopped:
+        """The same in other words."""
+        return Stopped(self.number, message)
 
 
 def train(values: Values, console: Console | None = None) -> Path:
@@ -315,7 +319,7 @@ class Trainer(Run):
     def _finish(self, model: nn.Module) -> None:
         """The final model: averaged weights, unless validation liked a single checkpoint better. [paper 6.1]"""
         self.console.clear()
-        last = checkpoint.paths(self.folder / "checkpoints")[-self.config.average :]
+        last = checkpoint.regular(self.folder / "checkpoints", self.config.save_every)[-self.config.average :]
         if self.ema:
             kind = f"running average, decay {self.config.ema}"
         else:

@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 
 from samples import environment, flags, sentences, tiny_recipe, write_pairs
+from undivided import checkpoint
 from undivided.console import Console, InputError
 from undivided.corpus import digest
 from undivided.score import Score
 from undivided.tasks import Measured
 from undivided.tasks.translation import TranslationTask
-from undivided.train import Trainer, prepare_recipe, train
+from undivided.train import Stopped, Trainer, prepare_recipe, train
 
 KILLER = """
 import json, os, signal, sys
@@ -91,6 +92,31 @@ def runs(recipe, tmp_path_factory):
 def test_a_killed_run_ends_bit_identical(runs):
     whole, killed = map(weights_of, runs)
     assert whole == killed
+
+
+def test_stopped_twice_a_run_averages_the_same_checkpoints(recipe, tmp_path, monkeypatch):
+    """What is saved at a stop is there to go on from; the final model is that of a run that nobody stopped."""
+    averaged = {"ema": 0.0, "average": 3, "keep_last": 3, "save_every": 10, "max_steps": 44}
+    whole = train(at(recipe, tmp_path / "whole", **averaged), Console(quiet=True))
+    advance = Trainer.advance
+
+    def stopping(self, plans):
+        advance(self, plans)
+        if self.state.step in (25, 33, 34) and self.state.step not in stops:
+            stops.append(self.state.step)
+            self._stop_signal = signal.SIGINT
+
+    stops: list[int] = []
+    monkeypatch.setattr(Trainer, "advance", stopping)
+    values = at(recipe, tmp_path / "stopped", **averaged)
+    for _ in range(3):
+        with pytest.raises(Stopped, match="stopped and saved"):
+            train(values, Console(quiet=True))
+    stopped = train(values, Console(quiet=True))
+    assert stops == [25, 33, 34]
+    assert (whole / "model.safetensors").read_bytes() == (stopped / "model.safetensors").read_bytes()
+    left = [[path.name[-2:] for path in checkpoint.paths(run / "training" / "checkpoints")] for run in (whole, stopped)]
+    assert left == [["30", "40", "44"]] * 2
 
 
 def test_a_finished_run_says_so(runs, tmp_path):

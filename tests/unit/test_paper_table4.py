@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
 from made_trees import write_treebank
@@ -14,7 +15,7 @@ from undivided.paper.linear import FAULTS, linearise, mended
 from undivided.paper.parsing import Output, outputs, tokenised
 from undivided.paper.table4 import PAPER
 from undivided.paper.trees import parse_tree, plain, read_trees, words
-from undivided.translate import Translation
+from undivided.translate import Translation, Translator
 
 ROOT = Path(__file__).parents[2]
 RECIPE = """
@@ -132,7 +133,7 @@ def test_what_repair_did_is_told_from_the_outputs_that_were_kept(altered, run):
     assert [row["cut at the limit"], row["in pieces"]] == ["1", "1"]
 
 
-def test_of_the_beam_the_best_whole_tree_is_taken():
+def test_of_the_beam_the_best_whole_tree_is_taken(monkeypatch):
     """The first hypothesis leaves a bracket open; the third is a tree. Of a beam without any, the first is taken."""
     beams = [["(S|A (NP|B)", "(S|A B) C", "(S|A B)", "(X|A B)"], ["(S|A", "(X|A"]]
 
@@ -143,6 +144,7 @@ def test_of_the_beam_the_best_whole_tree_is_taken():
             for line, texts in zip(lines, beams, strict=True):
                 yield Translation(line, texts[0], 0.0, False, tuple((text, 0.0) for text in texts))
 
+    monkeypatch.setattr("undivided.paper.parsing._whole_trees", lambda *args: {})
     found = list(outputs(Written(), [["a", "b"], ["a", "b"]], SearchConfig(beam_size=4)))
     assert found == [Output(True, 1, 2, "(S|A B)"), Output(False, 1, 0, "(S|A")]
 
@@ -236,6 +238,31 @@ def test_parsing_text(table, run, tmp_path):
     assert [words(parse_tree(line)) if line else [] for line in out] == [tokenised(line) for line in lines]
     result = run("paper", "parse", table / "out" / "tiny" / "model", tmp_path / "in.txt", "--tokenised", "--max-extra", "9")
     assert words(parse_tree(result.out.splitlines()[0])) == lines[0].split()
+
+
+@pytest.mark.parametrize("beam", [1, 5])
+def test_in_the_compact_form_a_search_writes_nothing_but_trees(table, beam):
+    """Whatever the model has learned, and of words with one subword or many."""
+    translator = Translator(table / "out" / "tiny" / "model", engine="torch")
+    sentences = [words(tree) for tree in read_trees(table / "trees" / "test.mrg")[0]] + [["x"], ["Zürich", "日本語"], ["a"] * 40]
+    with torch.no_grad():
+        translator.artifact.model.output_weight.copy_(torch.randn_like(translator.artifact.model.output_weight))
+    found = list(outputs(translator, sentences, SearchConfig(beam_size=beam, max_extra=300)))
+    assert all(output.finished and output.pieces == 1 and output.rank == 0 for output in found)
+    assert [mended(output.text, sentence)[1] for output, sentence in zip(found, sentences)] == [frozenset()] * len(sentences)
+    assert len({output.text for output in found}) > len(found) // 2
+
+
+def test_what_is_longer_than_training_is_still_parsed(table):
+    translator = Translator(table / "out" / "tiny" / "model", engine="torch")
+    long = ["cell"] * (translator.longest + 5)
+    (output,) = outputs(translator, [long], SearchConfig(beam_size=2, max_extra=5))
+    assert output.pieces > 1
+    assert words(mended(output.text, long)[0]) == long
+
+
+def test_accents_that_stand_apart_belong_to_their_word_and_what_cannot_be_seen_is_none():
+    assert tokenised("cafe\u0301 na\u200bive \ufeff") == ["cafe\u0301", "na", "ive"]
 
 
 def test_words_of_raw_text():

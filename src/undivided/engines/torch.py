@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from undivided.attention import watched
 from undivided.batches import budget_bounds
 from undivided.config import SearchConfig
 from undivided.device import Crew
-from undivided.search import Hypothesis, search
+from undivided.search import Hypothesis, Rule, search
 
 BATCH_TOKENS = 1024
 """Most source tokens of a batch, padding included."""
@@ -36,12 +36,17 @@ class TorchEngine:
         config: SearchConfig,
         prefixes: Sequence[Sequence[int]],
         keys: Sequence[int],
+        rules: Callable[[Sequence[int]], Rule] | None = None,
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """Batch by batch, sorted by length; on a CPU several side by side, each on one thread."""
+        """Batch by batch, sorted by length; on a CPU several side by side, each on one thread.
+
+        `rules` gives for the places of a batch what may follow what.
+        """
 
         def found(batch: list[int]) -> list[tuple[int, list[Hypothesis]]]:
             rows, begins = ([side[place] for place in batch] for side in (sources, prefixes))
-            results = search(self.model, rows, config, self.device, begins, [keys[place] for place in batch])
+            rule = None if rules is None else rules(batch)
+            results = search(self.model, rows, config, self.device, begins, [keys[place] for place in batch], rule=rule)
             return list(zip(batch, results, strict=True))
 
         batches = list(by_length([len(row) for row in sources]))

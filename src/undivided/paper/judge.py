@@ -133,6 +133,11 @@ def _mean(figure: Figure, sums: np.ndarray, width: int) -> float:
     return float(np.mean([figure(part) for part in sums.reshape(-1, width)]))
 
 
+def told(noise: float, digits: int = 2) -> str:
+    """A noise in words: with one seed of base it is not known."""
+    return "unknown" if noise > 1e9 else f"{noise:.{digits}f}"
+
+
 def sentences(table: Sequence[Measured], verdicts: dict[str, Verdict]) -> list[str]:
     """One sentence for each row, and what they come to."""
     lines = []
@@ -140,9 +145,10 @@ def sentences(table: Sequence[Measured], verdicts: dict[str, Verdict]) -> list[s
         verdict = verdicts[row.row.name]
         lines.append(
             f"- **{row.row.name}** ({row.row.change} in the paper; here {row.change}): BLEU {verdict.bleu.difference:+.2f} "
-            f"(noise {verdict.bleu.noise:.2f}; paper {verdict.bleu.paper:+.1f}) {verdict.bleu.verdict}; perplexity "
-            f"× {math.exp(verdict.perplexity.difference):.3f} (noise × {math.exp(min(99.0, verdict.perplexity.noise)):.3f}; paper "
-            f"× {math.exp(verdict.perplexity.paper):.3f}) {verdict.perplexity.verdict}."
+            f"(noise {told(verdict.bleu.noise)}; paper {verdict.bleu.paper:+.1f}) {verdict.bleu.verdict}; perplexity "
+            f"× {math.exp(verdict.perplexity.difference):.3f} "
+            f"(noise × {told(math.exp(min(99.0, verdict.perplexity.noise)), 3)}; "
+            f"paper × {math.exp(verdict.perplexity.paper):.3f}) {verdict.perplexity.verdict}."
         )
     return [*lines, "", *(_total(name, [getattr(each, name) for each in verdicts.values()]) for name in ("bleu", "perplexity"))]
 
@@ -157,7 +163,7 @@ def chart(verdicts: dict[str, Verdict]) -> report.Chart:
     """BLEU of each row less that of base, here with its noise and in the paper."""
     names = list(verdicts)
     ours = [(place - 0.12, verdicts[name].bleu) for place, name in enumerate(names)]
-    finite = [min(each.noise, 20.0) for _, each in ours]
+    finite = [0.0 if math.isinf(each.noise) else each.noise for _, each in ours]
     here = report.Series(
         "here, with noise",
         [(place, each.difference) for place, each in ours],

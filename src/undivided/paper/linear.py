@@ -31,6 +31,7 @@ Fault = Literal["too few words", "too many words", "brackets left open", "bracke
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 """What may be wrong with a tree that a model wrote. `other` is text that is no symbol, or more than `MOST_OPEN` brackets."""
 
+COMPACT = re.compile(r"((?:\([^\s()|]+)+\|)?[^\s()|<>]+\)*")
 SYMBOL = re.compile(r"\(([^\s()|]+)|(\))([^\s()|]*)|([^\s()|]+)")
 
 
@@ -158,3 +159,10 @@ _PUNCTUATION = {",": ",", ".": ".", "?": ".", "!": ".", ":": ":", ";": ":", "--"
 def guessed_tag(word: str) -> str:
     """The tag of a word that a model gave none: that of punctuation, else `XX`."""
     return _PUNCTUATION.get(word, XX)
+
+
+def balance(piece: str) -> tuple[bool, int]:
+    """Of one token of form `compact`: whether it stands for a word, and how many more brackets it opens than it closes."""
+    token = piece.removeprefix("▁")
+    stands = bool(COMPACT.fullmatch(token)) and token != SAME_WORD
+    return stands, token.count("(") - token.count(")") if stands else 0

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from undivided.config import Recipe, SearchConfig, build
 from undivided.console import Console, InputError, plural
 from undivided.corpus import digest
+from undivided.engines import TorchEngine
 from undivided.paper.linear import Form, Tags, aligned, linearise, mended, repair
 from undivided.paper.runs import settled, trained
 from undivided.paper.trees import Node, read_most_trees, read_trees, unescaped, words
+from undivided.paper.whole import Whole
 from undivided.settings import Values, as_values, listed, merge
 from undivided.tokens import Subwords, Tokenizer, learn, learn_words, vocab_size_for
-from undivided.translate import Translator
+from undivided.translate import Translation, Translator
 
 PARTS = ("train", "dev", "test")
 SUFFIXES = (".mrg", ".trees", ".ptb", ".txt")
@@ -132,14 +134,50 @@ def outputs(
     search: SearchConfig,
     advance: Callable[[int], None] = lambda count: None,
 ) -> Iterator[Output]:
-    """What the model writes for each sentence: the best hypothesis of the beam that is a tree over its words, else the best."""
+    """What the model writes for each sentence.
+
+    In form `compact` a search that writes nothing but trees over the words. Where that finds none, where a sentence is longer
+    than training's, and in other forms: the best hypothesis of the beam that is such a tree, else the best.
+    """
+    found = _whole_trees(translator, sentences, search, advance)
+    left = [sentence for place, sentence in enumerate(sentences) if place not in found]
     # A sentence has one tree, however many full stops it has.
     wanted = as_values(search) | {"sentences": False, "n_best": search.beam_size}
-    results = translator.stream([source_text(sentence) for sentence in sentences], advance=advance, **wanted)
-    for sentence, result in zip(sentences, results, strict=True):
-        texts = [text for text, _ in result.alternatives] or [result.text]
-        rank = next((place for place, text in enumerate(texts) if not mended(text, sentence)[1]), 0)
-        yield Output(result.finished or rank > 0, result.pieces, rank, texts[rank])
+    others = translator.stream([source_text(sentence) for sentence in left], advance=advance, **wanted)
+    for place, sentence in enumerate(sentences):
+        yield found[place] if place in found else _best(next(others), sentence)
+
+
+def _best(result: Translation, sentence: Sequence[str]) -> Output:
+    texts = [text for text, _ in result.alternatives] or [result.text]
+    rank = next((place for place, text in enumerate(texts) if not mended(text, sentence)[1]), 0)
+    return Output(result.finished or rank > 0, result.pieces, rank, texts[rank])
+
+
+def _whole_trees(
+    translator: Translator, sentences: Sequence[Sequence[str]], search: SearchConfig, advance: Callable[[int], None]
+) -> dict[int, Output]:
+    """By the places of sentences, what a search finds that writes nothing but trees over their words."""
+    tokenizer, found = translator.artifact.tokenizer, {}
+    whole = Whole.of(tokenizer.target, translator.device)
+    if whole is None:
+        return {}
+    rows = tokenizer.source.encode([source_text(sentence) for sentence in sentences])
+    counts = [[len(row) - 1 for row in tokenizer.source.encode(sentence)] for sentence in sentences]
+    spans = zip(rows, counts, strict=True)
+    fit = [place for place, (row, each) in enumerate(spans) if 0 < sum(each) == len(row) - 1 < translator.longest]
+    results = TorchEngine(translator.artifact).search(
+        [rows[place] for place in fit],
+        replace(search, n_best=1),
+        [[]] * len(fit),
+        fit,
+        lambda batch: whole.rule([counts[fit[place]] for place in batch]),
+    )
+    for place, hypotheses in results:
+        if hypotheses and hypotheses[0].finished:
+            found[fit[place]] = Output(True, 1, 0, tokenizer.target.decode([hypotheses[0].tokens])[0])
+            advance(1)
+    return found
 
 
 def parse(translator: Translator, sentences: Sequence[Sequence[str]], search: SearchConfig) -> Iterator[Node]:
@@ -153,8 +191,8 @@ TOKEN = re.compile(
     | \d+(?:[.,]\d+)*              # numbers
     | (?:[^\W\d_]\.){2,}           # abbreviations such as e.g.
     | n't\b | '(?:s|m|d|ll|re|ve)\b # contractions
-    | [^\W_]+?(?=n't\b) | [^\W_]+  # words
-    | \S                           # all else, one by one""",
+    | (?:[^\W_][\u0300-\u036f]*)+?(?=n't\b) | (?:[^\W_][\u0300-\u036f]*)+ # words, also with accents that stand apart
+    | [^\s\u200b\u2060\ufeff]     # all else that can be seen, one by one""",
     re.VERBOSE | re.IGNORECASE,
 )
 

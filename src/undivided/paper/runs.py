@@ -12,7 +12,7 @@ from undivided.config import Recipe
 from undivided.console import Console, InputError
 from undivided.prepare import prepare_recipe
 from undivided.settings import Values, as_values
-from undivided.train import train
+from undivided.train import Stopped, train
 
 
 def trained(values: Values, console: Console) -> Path:
@@ -21,7 +21,10 @@ def trained(values: Values, console: Console) -> Path:
     if plan.record is None and complete(plan.recipe):
         console.say(f"{plan.recipe.train.out}: trained already")
         return plan.folder.parent
-    return train(values, console)
+    try:
+        return train(values, console)
+    except Stopped as stopped:
+        raise stopped.said(f"stopped and saved in {plan.recipe.train.out}; run the same command again to go on") from None
 
 
 def complete(recipe: Recipe) -> bool:

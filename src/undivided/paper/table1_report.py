@@ -97,7 +97,15 @@ def _timing_text(setup: Setup, threads: int) -> str:
 
 
 def _fit_table(fits: dict[str, Fit]) -> str:
-    header = ["layer", "exponent of n", "derived", "exponent of d", "derived", "G operations/s, smallest", "largest"]
+    header = [
+        "layer",
+        "exponent of n",
+        "derived",
+        "exponent of d",
+        "derived",
+        "G operations/s at the smallest shape",
+        "at the largest",
+    ]
     rows = []
     for kind in KINDS:
         fit = fits[kind.name]

@@ -20,7 +20,7 @@ from undivided.files import write_whole
 from undivided.paper import report, wmt
 from undivided.paper.cost import PAPER, PAPER_TRAINING, SUSTAINED, paper_cost, sustained_here, training_cost, work
 from undivided.paper.runs import facts_of, fingerprint, line_by_line, trained
-from undivided.score import Score, bleu, read_lines
+from undivided.score import Score, bleu, moses, read_lines
 from undivided.settings import Values, merge
 from undivided.translate import Translator
 
@@ -33,10 +33,7 @@ def compound_split_bleu(hypotheses: Sequence[str], references: Sequence[str], la
 
     As the paper's authors scored English to German: `##AT##-##AT##` where a hyphen joins two words, then multi-bleu.
     """
-    try:
-        import sacremoses
-    except ImportError:
-        raise InputError("Moses tokenisation needs an extra: pip install 'undivided[moses]'") from None
+    sacremoses = moses()
     tokenise = sacremoses.MosesTokenizer(lang).tokenize
 
     def prepared(lines: Sequence[str]) -> list[str]:
@@ -118,6 +115,7 @@ def prepare(values: Values, data: Path, out: Path, checksums: Path | None, conso
 
 def train_and_score(values: Values, data: Path, out: Path, checksums: Path | None, console: Console) -> Run:
     """Prepare the data, train, average, translate newstest2014 and score it. Stopped, it goes on where it was."""
+    moses()  # what is missing for the scores is missed before the training
     full, text = prepare(values, data, out, checksums, console)
     model = trained(full, console)
     draft = build(full)

@@ -22,8 +22,10 @@ from undivided.score import bleu_metric
 from undivided.settings import Values, merge
 from undivided.translate import Translator
 
-BUDGET: Values = {"train": {"average": 1, "validate_every": 1_000_000_000, "patience": 0}}
-"""As in the paper, no averaging of checkpoints; no time is spent on validation before the end."""
+BUDGET: Values = {"train": {"validate_every": 1_000_000_000, "patience": 0}}
+"""Unless a recipe says otherwise, no time is spent on validation before the end."""
+NO_AVERAGE: Values = {"train": {"average": 1}}
+"""As in the paper, whatever a recipe says."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 
 from undivided.console import plural
 from undivided.paper import report
-from undivided.paper.judge import JUDGED, Verdict, chart, compared, sentence_interval, sentences
+from undivided.paper.judge import JUDGED, Verdict, chart, compared, sentence_interval, sentences, told
 from undivided.paper.table3 import Measured, Plan, base_recipe, bleu_of
 from undivided.score import bleu
 
@@ -90,6 +90,6 @@ def _table(table: Sequence[Measured], verdicts: dict[str, Verdict]) -> str:
         cells += [f"{each.row.published.perplexity:.2f}", f"{np.mean(each.bleus):.2f}", report.interval(low, high)]
         cells.append(f"{each.row.published.bleu:.1f}")
         verdict = verdicts.get(each.row.name)
-        ours = f"{verdict.bleu.difference:+.2f} ± {verdict.bleu.noise:.2f}" if verdict else "–"
+        ours = f"{verdict.bleu.difference:+.2f} ± {told(verdict.bleu.noise)}" if verdict else "–"
         rows.append([*cells, ours, f"{each.row.published.bleu - base.bleu:+.1f}" if verdict else "–"])
     return report.table(header, rows)

@@ -84,10 +84,8 @@ def table4(
     entries = []
     for name, values in recipes.items():
         entries.append(taught_entry(name, values, bank, writing, out / name, console))
-        console.say(f"{name}: {entries[-1].agreement}")
     if grammar:
         entries.append(grammar_entry(bank, out / "grammar", console))
-        console.say(f"grammar: {entries[-1].agreement}")
     return entries
 
 
@@ -98,7 +96,7 @@ def taught_entry(name: str, values: Values, bank: Treebank, writing: Writing, ou
     translator = Translator(model, asked.train.device, asked.train.threads, ENGINE)
     # A training that was done before may have begun with other settings of search than are asked for now.
     search = translator.search_config(**{key: getattr(asked.search, key) for key in values.get("search") or {}})
-    key = fingerprint((model / "manifest.json").read_text(), search, ENGINE, "whole trees first")
+    key = fingerprint((model / "manifest.json").read_text(), search, ENGINE, "nothing but trees")
     found, mends = {}, {}
     for part, gold in (("dev", bank.dev), ("test", bank.test)):
         progress = Progress(console, f"parsed {part} sentences", len(gold))
@@ -249,8 +247,10 @@ def _taught(entries: Sequence[Entry], writing: Writing) -> list[str]:
         return []
     said = (
         f"The parsers that were taught write trees in the form `{writing.form}`, tags `{writing.tags}`, decoded by the engine "
-        f"`{ENGINE}` (the reference, in the arithmetic of training). Of the hypotheses that the beam ends with, the best one "
-        "that is a tree over exactly the words is taken, and the best of all where there is none. What they wrote for test: "
+        f"`{ENGINE}` (the reference, in the arithmetic of training). In form `compact` the "
+        "search writes nothing but trees: a word may not close more brackets than are open, the last one closes all. Else, and "
+        "where that finds none, the best hypothesis of the beam that is a tree over exactly the words is taken, and the best of "
+        "all where there is none. What they wrote for test: "
         "how many outputs were such trees, how many of them not the first of the beam, how many had to be repaired and why "
         "(one may have several faults), how many ended at the length limit and not by themselves, and how many sentences were "
         "so long that they were parsed in pieces."

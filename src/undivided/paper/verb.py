@@ -10,6 +10,7 @@ from typing import Any
 
 from undivided.config import CorpusFiles, Recipe, SearchConfig, build
 from undivided.console import Console, InputError
+from undivided.paper.variations import ROWS, chosen
 from undivided.settings import Values, add_settings, fill, given, leaves, listed, merge, nested, read_yaml
 
 ABOUT = """The tables of "Attention Is All You Need", reproduced on this machine and on any corpus:
@@ -27,8 +28,17 @@ def add_paper(verbs: Any) -> None:
 
 def add_common(table: argparse.ArgumentParser, report: str) -> None:
     """`--report` and `--quiet`."""
-    table.add_argument("--report", default="", metavar="FILE.md", help=f"where the report goes (default: {report})")
+    table.add_argument(
+        "--report", type=report_path, default="", metavar="FILE.md", help=f"where the report goes (default: {report})"
+    )
     table.add_argument("-q", "--quiet", action="store_true", help="say nothing but warnings and errors on stderr")
+
+
+def report_path(text: str) -> str:
+    """Where a report can be written, known before hours are spent on it."""
+    if text and (not Path(text).name or Path(text).is_dir()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not the name of a file; name one such as report.md")
+    return text
 
 
 def settings_of(options: argparse.Namespace) -> Values:
@@ -142,7 +152,8 @@ def add_table3(tables: Any) -> None:
         "table3",
         help="variations of a recipe: rows A to E and big",
         description="Train the rows of Table 3 as variations of a recipe, each with the same budget (--minutes or --max-steps), "
-        "score them, and report them beside the paper's. Run again after a stop, it goes on; finished rows are kept.",
+        "score them, and report them beside the paper's. Run again after a stop, it goes on; finished rows are kept. The rows, "
+        "as in the paper, each scaled to the recipe: " + ", ".join(f"{row.name} ({row.change})" for row in ROWS.values()) + ".",
     )
     table.add_argument("recipe", nargs="?", help="a YAML file with the settings that are varied")
     table.add_argument("--rows", default="all", metavar="A1,B,…", help="rows, or letters of rows, beside base (default: all)")
@@ -157,7 +168,6 @@ def add_table3(tables: Any) -> None:
 
 def run_table3(options: argparse.Namespace) -> None:
     """Variations of a recipe."""
-    from undivided.paper.variations import chosen
 
     faults: list[str] = []
     rows = []
@@ -176,11 +186,11 @@ def run_table3(options: argparse.Namespace) -> None:
     if faults:
         raise InputError("\n".join(faults))
     test = CorpusFiles(*options.test) if options.test else next(iter(recipe.data.valid), CorpusFiles())
-    from undivided.paper.table3 import BUDGET, Plan, table3
+    from undivided.paper.table3 import BUDGET, NO_AVERAGE, Plan, table3
     from undivided.paper.table3_report import write_report
 
     out, console = Path(options.out), Console(options.quiet)
-    plan = Plan(merge(BUDGET, values), rows, options.seeds, options.other_seeds, test, out)
+    plan = Plan(merge(merge(BUDGET, values), NO_AVERAGE), rows, options.seeds, options.other_seeds, test, out)
     table = table3(plan, console)
     path = Path(options.report) if options.report else out / "report.md"
     print(write_report(plan, table, path, options.arguments))
