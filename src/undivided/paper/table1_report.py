@@ -58,6 +58,9 @@ def _derived(setup: Setup) -> list[str]:
         "",
         report.table(header, rows),
         "",
+        "Restricted attention is computed in blocks that read half a neighbourhood more than they need, two products of 1.5·r·n·d "
+        "each, so it saves nothing where n is near r.",
+        "",
         "With k = n a separable convolution takes O(n²·d + n·d²), as much as self-attention, O(n²·d), and a position-wise "
         f"feed-forward layer, O(n·d²), together. Counted with their factors at n = 70, d = 512: {wide:,.0f} and {both:,.0f}, since "
         "attention has two products and the feed-forward layer two matrices with d_ff = 4·d.",
