@@ -59,6 +59,13 @@ def test_every_row_is_a_model_at_every_size(name, preset):
     assert varied.model.n_heads * d_v(varied.model) > 0
 
 
+@pytest.mark.parametrize(("name", "rate"), [("C4", 0.00566), ("C5", 0.00283), ("big", 0.00283), ("C7", 0.004)])
+def test_where_the_schedule_has_no_width_in_it_the_rate_follows_eq_3(name, rate):
+    base = build({"preset": "tiny", "train": {"schedule": "cosine", "rate": 0.004}})
+    assert ROWS[name].vary(base).get("train", {"rate": 0.004})["rate"] == rate
+    assert "train" not in ROWS[name].vary(build({"preset": "tiny"}))
+
+
 def test_rows_by_name_by_letter_and_all():
     assert [row.name for row in chosen("B2,A1")] == ["base", "A1", "B2"]
     assert [row.name for row in chosen("D, big")] == ["base", "D1", "D2", "D3", "D4", "big"]

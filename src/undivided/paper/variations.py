@@ -56,13 +56,21 @@ def depth(factor: float) -> Callable[[Recipe], Values]:
 
 def width(factor: float) -> Callable[[Recipe], Values]:
     """Another d_model, with heads as wide in proportion; feed-forward layers stay. [paper Table 3, C]"""
-    return lambda recipe: {
-        "model": {
-            "d_model": 2 * scaled(recipe.model.d_model, factor / 2),
-            "d_k": scaled(d_k(recipe.model), factor),
-            "d_v": scaled(d_v(recipe.model), factor),
-        }
-    }
+
+    def vary(recipe: Recipe) -> Values:
+        model = recipe.model
+        d_model = 2 * scaled(model.d_model, factor / 2)
+        widths = {"d_model": d_model, "d_k": scaled(d_k(model), factor), "d_v": scaled(d_v(model), factor)}
+        return {"model": widths, **rate_for(d_model, recipe)}
+
+    return vary
+
+
+def rate_for(d_model: int, recipe: Recipe) -> Values:
+    """The rate of another width: as in Eq. 3, which the paper's rows follow, in the schedules that have no width in them."""
+    if recipe.train.schedule == "paper":
+        return {}
+    return {"train": {"rate": float(f"{recipe.train.rate * (recipe.model.d_model / d_model) ** 0.5:.3g}")}}
 
 
 def feed_forward(factor: float) -> Callable[[Recipe], Values]:
@@ -84,7 +92,8 @@ def big(recipe: Recipe) -> Values:
     """Twice as wide, twice the heads, more dropout. [paper Table 3]"""
     model = recipe.model
     wide = {"d_model": 2 * model.d_model, "d_ff": 2 * model.d_ff, "n_heads": 2 * model.n_heads}
-    return {"model": {**wide, "d_k": d_k(model), "d_v": d_v(model), "dropout": round(min(0.9, model.dropout + 0.2), 6)}}
+    changes = {**wide, "d_k": d_k(model), "d_v": d_v(model), "dropout": round(min(0.9, model.dropout + 0.2), 6)}
+    return {"model": changes, **rate_for(wide["d_model"], recipe)}
 
 
 def scaled(value: int, factor: float) -> int:
