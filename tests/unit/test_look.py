@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from samples import sentences
-from undivided import InputError, Translator
+from undivided import InputError, Translator, kernels
 from undivided.artifact import Artifact
 from undivided.attention import MultiHeadAttention, attend, attention, watch
 from undivided.batches import make_batch
@@ -90,12 +90,31 @@ def test_other_threads_are_not_watched():
     assert shown == []
 
 
-def test_watching_changes_no_bit_of_a_translation(translator):
-    plainly = list(translator.stream(LINES, n_best=3))
-    shown = []
-    with watch(lambda module, weights: (shown.append(1), weights)[1]):
-        assert list(translator.stream(LINES, n_best=3)) == plainly
-    assert shown
+@pytest.fixture
+def watched_and_not(translator):
+    """Translations that somebody watches, and those that nobody does."""
+
+    def both():
+        shown = []
+        with watch(lambda module, weights: (shown.append(1), weights)[1]):
+            seen = list(translator.stream(LINES, n_best=3))
+        assert shown
+        return seen, list(translator.stream(LINES, n_best=3))
+
+    return both
+
+
+def test_watching_changes_no_bit_of_a_translation(watched_and_not, monkeypatch):
+    """Where PyTorch computes both; the kernels, which show no weights, sum in another order."""
+    monkeypatch.setattr(kernels, "fit", lambda *tensors: False)
+    seen, unseen = watched_and_not()
+    assert seen == unseen
+
+
+def test_what_is_watched_is_what_the_kernels_find(watched_and_not):
+    for seen, unseen in zip(*watched_and_not(), strict=True):
+        assert [text for text, _ in seen.alternatives] == [text for text, _ in unseen.alternatives]
+        assert [score for _, score in seen.alternatives] == pytest.approx([score for _, score in unseen.alternatives], abs=1e-5)
 
 
 def test_looking_changes_no_bit_of_a_translation(translator, one):
