@@ -234,6 +234,8 @@ def test_every_process_that_trained_costs(tmp_path, facts):
     known = {"seconds": 60.0, "parameters": 1, "vocabulary": 9, "steps": 1, "device": "cpu", "weights": "w", "target_tokens": 30}
     ran = Run(recipe, known | facts, [], 2e9, Prepared({}, {}, {}))
     write_report(ran, tmp_path / "r.md", [])
+    picture = (tmp_path / "r-cost.svg").read_text()
+    assert picture.count('r="4"') == sum(1 for row in PAPER for cost in (row.cost_de, row.cost_fr) if cost)
     devices = facts.get("processes", 1)
     assert ran.cost == pytest.approx(60 * 2e9 * devices)
     report = (tmp_path / "r.md").read_text()

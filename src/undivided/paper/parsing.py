@@ -12,6 +12,7 @@ from undivided.config import Recipe, SearchConfig, build
 from undivided.console import Console, InputError, plural
 from undivided.corpus import digest
 from undivided.engines import TorchEngine
+from undivided.paper.grafts import grafted
 from undivided.paper.linear import Form, Tags, aligned, linearise, mended, repair
 from undivided.paper.runs import settled, trained
 from undivided.paper.trees import Node, read_most_trees, read_trees, unescaped, words
@@ -33,9 +34,11 @@ class Treebank:
     dev: list[Node]
     test: list[Node]
     digests: dict[str, str]
+    grafts: int = 0
+    """How many times every tree of `train` is learned from once more, with constituents of others in it."""
 
 
-def open_treebank(folder: Path, first: int, console: Console) -> Treebank:
+def open_treebank(folder: Path, first: int, console: Console, grafts: int = 0) -> Treebank:
     """The trees of `train`, `dev` and `test` in a folder; of each only the first so many, if not 0."""
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder of trees; it should hold train.mrg, dev.mrg and test.mrg")
@@ -50,7 +53,7 @@ def open_treebank(folder: Path, first: int, console: Console) -> Treebank:
         console.warn(f"left out of training: {fault}")
     first = first or max(len(train), len(dev), len(test))
     console.say(f"{folder}: {len(train[:first]):,} + {len(dev[:first]):,} + {len(test[:first]):,} trees")
-    return Treebank(folder.name, train[:first], dev[:first], test[:first], {path.name: digest(path) for path in paths})
+    return Treebank(folder.name, train[:first], dev[:first], test[:first], {path.name: digest(path) for path in paths}, grafts)
 
 
 @dataclass(frozen=True)
@@ -63,12 +66,15 @@ class Writing:
 
 def teach(values: Values, bank: Treebank, writing: Writing, out: Path, console: Console) -> Path:
     """Train a recipe to parse, or go on, or find it done: the model folder."""
-    facts = {"form": writing.form, "tags": writing.tags, "trees": bank.digests, "sizes": [len(bank.train), len(bank.dev)]}
+    facts: Values = {"form": writing.form, "tags": writing.tags, "trees": bank.digests, "sizes": [len(bank.train), len(bank.dev)]}
+    if bank.grafts:
+        facts["grafts"] = bank.grafts
     draft = build(values)
     settled(out / "parsing.json", {**facts, "tokens": as_values(draft.tokens)}, "a parser")
     tokenizer = prepare_tokenizer(draft, bank, writing, out / "subwords")
     places: Values = {}
-    for part, trees in (("train", bank.train), ("valid", bank.dev)):
+    grafts = list(grafted(bank.train, bank.grafts, draft.train.seed))
+    for part, trees in (("train", [*bank.train, *grafts]), ("valid", bank.dev)):
         pair = [out / "data" / f"{part}.{side}" for side in ("words", "brackets")]
         if not all(path.exists() for path in pair):
             _write_pairs(pair, trees, tokenizer.source, writing)

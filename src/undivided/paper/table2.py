@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shlex
@@ -150,9 +151,26 @@ def write_report(run: Run | None, path: Path, arguments: Sequence[str]) -> str:
         lines += ["## Trained here", "", *_run_text(run), ""]
     header = ["model", "BLEU en–de", "BLEU en–fr", "FLOPs en–de", "FLOPs en–fr"]
     rows = [[row.name, *(_figure(value) for value in row[1:])] for row in PAPER]
-    lines += ["## The paper's Table 2", "", report.table(header, rows)]
+    lines += ["## The paper's Table 2", "", report.table(header, rows), ""]
+    lines += [f"![BLEU over the cost of training]({path.stem}-cost.svg)"]
+    _cost_chart().write(path.with_name(f"{path.stem}-cost.svg"))
     report.write(path, lines)
     return shown
+
+
+def _cost_chart() -> report.Chart:
+    """The paper's own table as a picture: the best corner is the upper left one."""
+    pairs = {
+        "en–de": [(row.name, row.bleu_de, row.cost_de) for row in PAPER],
+        "en–fr": [(row.name, row.bleu_fr, row.cost_fr) for row in PAPER],
+    }
+    series = []
+    for pair, rows in pairs.items():
+        for who, ours in (("Transformer", True), ("before it", False)):
+            chosen = [row[1:] for row in rows if row[0].startswith("Transformer") == ours]
+            points = [(math.log10(cost), score) for score, cost in chosen if score and cost]
+            series.append(report.Series(f"{pair}, {who}", points, joined=False))
+    return report.Chart("BLEU over the cost of training (the paper's figures)", "FLOPs, power of 10", "BLEU", series)
 
 
 def _figure(value: float | None) -> str:

@@ -75,12 +75,20 @@ class Entry:
 
 
 def table4(
-    recipes: dict[str, Values], trees: Path, writing: Writing, out: Path, console: Console, *, first: int = 0, grammar: bool = True
+    recipes: dict[str, Values],
+    trees: Path,
+    writing: Writing,
+    out: Path,
+    console: Console,
+    *,
+    first: int = 0,
+    grafts: int = 0,
+    grammar: bool = True,
 ) -> list[Entry]:
     """Teach every recipe, read the grammar, parse dev and test with each, and score. Stopped, it goes on where it was."""
     if not recipes and not grammar:
         raise InputError("nothing to do: name a recipe, or leave out --no-grammar")
-    bank = open_treebank(trees, first, console)
+    bank = open_treebank(trees, first, console, grafts)
     entries = []
     for name, values in recipes.items():
         entries.append(taught_entry(name, values, bank, writing, out / name, console))
@@ -105,6 +113,11 @@ def taught_entry(name: str, values: Values, bank: Treebank, writing: Writing, ou
         console.clear()
     parsed = {part: [tree for tree, _ in each] for part, each in mends.items()}
     entry = _entry(name, _made(translator, model, search), bank, parsed, out)
+    if bank.grafts:
+        grafts = (out / "data" / "train.words").read_bytes().count(b"\n") - len(bank.train)
+        entry = replace(
+            entry, notes=(f"of the trees it learned from, {grafts:,} grafted: the treebank's with constituents of others",)
+        )
     return replace(entry, repairs=_repairs(found["test"], [faults for _, faults in mends["test"]]))
 
 

@@ -54,6 +54,13 @@ def numbers(text: str) -> list[int]:
         raise argparse.ArgumentTypeError(f"expected whole numbers with commas between, got {text!r}") from None
 
 
+def at_least_0(text: str) -> int:
+    """A count."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a whole number that is not below 0, got {text!r}")
+    return int(text)
+
+
 def add_table1(tables: Any) -> None:
     """`undivided paper table1`."""
     table = tables.add_parser(
@@ -269,6 +276,10 @@ def add_table4(tables: Any) -> None:
     table.add_argument("--form", default="compact", choices=("compact", "vinyals"), help="how trees are written (default: compact)")
     table.add_argument("--tags", default="keep", choices=("keep", "xx"), help="tags in written trees: as they are, or all XX")
     table.add_argument("--first", type=int, default=0, metavar="N", help="use only the first N trees of each part, for a trial")
+    table.add_argument(
+        "--grafts", type=at_least_0, default=0, metavar="N",
+        help="recipes learn from every tree N times more, each time with constituents of other trees in it (default: 0)",
+    )  # fmt: skip
     table.add_argument("--no-grammar", action="store_true", help="leave out the grammar (PCFG)")
     add_common(table, "OUT/report.md")
     add_settings(table, Recipe, without=("data.train", "data.valid", "tokens.ready", "tokens.joint", "train.out"))
@@ -286,7 +297,9 @@ def run_table4(options: argparse.Namespace) -> None:
     out, trees, writing = Path(options.out), Path(options.trees), Writing(options.form, options.tags)
     path = Path(options.report) if options.report else out / "report.md"
     console = Console(options.quiet)
-    entries = table4(recipes, trees, writing, out, console, first=options.first, grammar=not options.no_grammar)
+    entries = table4(
+        recipes, trees, writing, out, console, first=options.first, grafts=options.grafts, grammar=not options.no_grammar
+    )
     write_report(entries, trees, writing, path, options.arguments)
     console.say(f"the report is in {path}")
     for entry in entries:
