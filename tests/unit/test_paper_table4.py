@@ -270,6 +270,7 @@ def test_words_of_raw_text():
         "It", "'s", "(", "IL", "-", "2", ")", "3.5", "%", ",", "e.g.", "do", "n't", ";", "A", "/", "B", "...",
     ]  # fmt: skip
     assert tokenised("  ") == []
+    assert tokenised('"No," he said ("never").') == ["``", "No", ",", "''", "he", "said", "(", "``", "never", "''", ")", "."]
 
 
 def test_parsing_with_what_is_not_a_parser(run, model, tmp_path):

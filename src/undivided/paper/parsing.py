@@ -204,8 +204,12 @@ TOKEN = re.compile(
 
 
 def tokenised(text: str) -> list[str]:
-    """Raw text as words, about as treebanks cut it: punctuation, brackets, hyphens and slashes stand alone."""
-    return TOKEN.findall(text)
+    """Raw text as words, about as treebanks cut it: punctuation, brackets, hyphens and slashes stand alone.
+
+    Straight quotes become the treebank's: `` `` `` where they open, `''` where they close.
+    """
+    opened = re.sub(r'(^|[\s(\[{])"', r"\1`` ", text)
+    return TOKEN.findall(opened.replace('"', " '' "))
 
 
 def parse_lines(
