@@ -42,18 +42,30 @@ class Whole(NamedTuple):
         kinds = torch.full((len(rows), max(map(len, rows))), END, device=self.words.device)
         for place, row in enumerate(rows):
             kinds[place, : len(row)] = torch.tensor(row, device=kinds.device)
-        vocabulary = torch.arange(len(self.words), device=self.words.device)
-        deepest = int((-self.opened).max())
+        allowed = self._allowed()
+        deepest = allowed.shape[1] - 1
 
         def may_follow(sentences: Tensor, tokens: Tensor) -> Tensor:
-            kind = kinds[sentences, min(tokens.shape[2], kinds.shape[1] - 1)][:, None, None]  # B 1 1
-            depth = self.opened[tokens].sum(dim=2)[:, :, None] + self.opened  # B W V
-            # Deeper than what the last word can close, there is no way back.
-            inside, closing = self.words & (depth >= 1) & (depth <= deepest), self.words & (depth == 0)
-            fixed = torch.where(kind == SAME, vocabulary == self.same, vocabulary == EOS)
-            return torch.where(kind == WORD, inside, torch.where(kind == LAST_WORD, closing, fixed))
+            kind = kinds[sentences, min(tokens.shape[2], kinds.shape[1] - 1)][:, None]  # B 1
+            depth = self.opened[tokens].sum(dim=2).clamp(0, deepest)  # B W
+            return allowed[kind, depth]  # B W V
 
         return may_follow
+
+    def _allowed(self) -> Tensor:
+        """By kind of position and number of open brackets, which tokens may stand there: `4 N V`."""
+        # Deeper than what the last word can close, there is no way back.
+        deepest = max(1, int((-self.opened).max()))
+        open_before = torch.arange(deepest + 1, device=self.words.device)[:, None]
+        depth = open_before + self.opened  # N V
+        vocabulary = torch.arange(len(self.words), device=self.words.device).expand_as(depth)
+        kinds = {
+            WORD: self.words & (depth >= 1) & (depth <= deepest),
+            LAST_WORD: self.words & (depth == 0),
+            SAME: vocabulary == self.same,
+            END: vocabulary == EOS,
+        }
+        return torch.stack([kinds[kind] for kind in range(len(kinds))])
 
 
 def _kinds(counts: Sequence[int]) -> list[int]:
