@@ -22,6 +22,7 @@ from undivided.dropout import seeded_dropout
 from undivided.loss import smoothed_loss
 from undivided.models import make_model
 from undivided.plan import model_cost
+from undivided.products import rounded_products
 from undivided.tokens import EOS, PAD
 
 SQUARE = 1024
@@ -74,6 +75,7 @@ def main() -> None:
     parser.add_argument("--vocabulary", type=int, default=6000)
     parser.add_argument("--tokens", type=int, default=1024, help="tokens of the worker's part of the batch")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounded", action="store_true", help="products of factors rounded to bfloat16")
     parser.add_argument("--operations", action="store_true", help="also the table of torch's profiler")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -85,7 +87,7 @@ def main() -> None:
         return model.decode(model.encode(batch.src, batch.src_mask), batch.tgt_in)
 
     def step(batch: Batch) -> None:
-        with seeded_dropout(1):
+        with seeded_dropout(1), rounded_products(options.rounded):
             loss, _ = smoothed_loss(states_of(batch), model.output_weight, batch.tgt_out, 0.1)
         torch.autograd.grad(loss, list(model.parameters()))
 
@@ -101,7 +103,8 @@ def main() -> None:
 
     def loss_alone(batch: Batch) -> None:
         given = states[id(batch)].detach().requires_grad_()
-        loss, _ = smoothed_loss(given, model.output_weight, batch.tgt_out, 0.1)
+        with rounded_products(options.rounded):
+            loss, _ = smoothed_loss(given, model.output_weight, batch.tgt_out, 0.1)
         torch.autograd.grad(loss, [given, model.output_weight])
 
     print(f"{options.preset}, {options.norm}-norm, vocabulary {options.vocabulary:,}, {options.tokens:,} tokens, one thread\n")

@@ -30,6 +30,8 @@ from undivided.train import Trainer
 STEPS = {"tiny": 8, "small": 3, "base": 1}
 """Steps of one measured piece: some seconds each."""
 PEERS = ["huggingface", "opennmt", "joeynmt", "fairseq", "torch"]
+EXACT = "undivided, float32"
+"""Ours with all products in float32, where its default rounds their factors to bfloat16."""
 SAME_MODEL = 0.01
 """Largest difference of the likelihoods, in nats per token, between sides that claim to be the same model."""
 
@@ -75,6 +77,11 @@ class Contest:
             "smoothing": 0.1,
         }
 
+    def exact_job(self) -> dict[str, Any]:
+        """The same for ours in float32, in a folder of its own."""
+        exact = {"out": self.recipe["train"]["out"] + "-float32", "precision": "float32"}
+        return self.job | {"recipe": self.recipe | {"train": exact}}
+
     def piece(self, worker: Worker, number: int) -> Piece:
         """One piece of work of one side: the same batches for all."""
         first = number * self.steps
@@ -93,7 +100,8 @@ def contest(size: str, options: argparse.Namespace) -> list[str]:
     problems: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder:
         event = Contest(size, Path(folder), options)
-        workers = measure.start([(peer, "", event.job) for peer in [OURS, *options.peers]], "train", problems)
+        sides = [(OURS, "", event.job), (OURS, EXACT, event.exact_job()), *((peer, "", event.job) for peer in options.peers)]
+        workers = measure.start(sides, "train", problems)
         by_name = {worker.name: worker for worker in workers}
         for worker in workers:
             event.piece(worker, 0)
@@ -151,7 +159,9 @@ Target tokens/s are medians over rounds. "Ours is" is the median, over rounds, o
 which the drift of the machine does not touch. The product rate is that of 1024 × 1024 float32 matrices on all cores, read before
 and after each piece. All sides use all cores: the peers by torch's threads, ours by its crew, which is its default. Each peer has
 its own optimizer and loss; the batches, the label smoothing and the places of dropout are the same. OpenNMT-py 3.5 has the norm
-before each sub-layer and none but its own weights; its products are as many."""
+before each sub-layer and none but its own weights; its products are as many. The peers compute in float32, as they do by default;
+ours, by default, rounds the factors of its products to bfloat16 on a CPU that multiplies those much faster, and sums in float32;
+"undivided, float32" is ours without that."""
 
 
 def main() -> None:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from undivided import kernels
 from undivided.config import ModelConfig
 from undivided.dropout import Dropout
+from undivided.products import Linear
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -188,11 +189,11 @@ class MultiHeadAttention(nn.Module):
         self.widths = [self.n_heads * d_k, self.n_heads * d_k, self.n_heads * d_v]
         bias = config.attention_bias
         if across:
-            self.query = nn.Linear(config.d_model, self.widths[0], bias)
-            self.key_value = nn.Linear(config.d_model, sum(self.widths[1:]), bias)
+            self.query = Linear(config.d_model, self.widths[0], bias)
+            self.key_value = Linear(config.d_model, sum(self.widths[1:]), bias)
         else:
-            self.qkv = nn.Linear(config.d_model, sum(self.widths), bias)
-        self.output = nn.Linear(self.widths[2], config.d_model, bias)
+            self.qkv = Linear(config.d_model, sum(self.widths), bias)
+        self.output = Linear(self.widths[2], config.d_model, bias)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """Self-attention over whole sequences, `B T D`. [paper 3.2.3]"""

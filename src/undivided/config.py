@@ -250,7 +250,7 @@ class TrainConfig:
     )
     clip: float = setting(0.0, "largest norm of the gradient; 0 is no limit", at_least=0.0)
     precision: Literal["auto", "float32", "bfloat16", "float16"] = setting(
-        "auto", "arithmetic of training: auto is bfloat16 on GPUs that have it, else float32"
+        "auto", "products of training: auto is bfloat16 on GPUs that have it and CPUs that are far faster so, else float32"
     )
     device: str = setting("auto", "auto, cpu, cuda, cuda:N or mps", flags=("--device",))
     threads: int = setting(0, "CPU threads; 0 is all cores", flags=("--threads",), at_least=0)

@@ -1,4 +1,4 @@
-"""Where the arithmetic happens: device, threads, precision."""
+"""Where the arithmetic happens: device and threads."""
 
 from __future__ import annotations
 
@@ -79,14 +79,3 @@ def use_threads(count: int) -> None:
         return
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     torch.set_num_threads(count or cores)
-
-
-def choose_precision(name: str, device: torch.device) -> torch.dtype:
-    """The arithmetic of training: `auto` is bfloat16 on GPUs that have it, else float32."""
-    if name != "auto":
-        if name != "float32" and device.type == "cpu":
-            raise InputError(f"train.precision: {name} is for GPUs; on a CPU use float32")
-        return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[name]
-    if device.type == "cuda" and torch.cuda.is_bf16_supported():
-        return torch.bfloat16
-    return torch.float32

@@ -14,9 +14,10 @@ from torch import Tensor
 from undivided.batches import Batch
 from undivided.config import Recipe
 from undivided.console import UndividedError
-from undivided.device import Crew, choose_precision, one_thread
+from undivided.device import Crew, one_thread
 from undivided.distributed import Group
 from undivided.dropout import seeded_dropout
+from undivided.products import choose_precision, rounded_products
 from undivided.tasks import Task
 from undivided.tokens import random_bits
 
@@ -44,6 +45,9 @@ class Workers:
     def __init__(self, recipe: Recipe, task: Task, group: Group) -> None:
         self.recipe, self.task, self.group, self.device = recipe, task, group, group.device
         self.precision = choose_precision(recipe.train.precision, self.device)
+        # What does not pay in one process is done in none: a step is the same whoever computes it.
+        if recipe.train.precision == "auto" and not all(group.least(float(self.precision is torch.bfloat16))):
+            self.precision = torch.float32
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision is torch.float16)
         self.crew = Crew(torch.get_num_threads() if self.device.type == "cpu" else 1)
 
@@ -115,6 +119,8 @@ class Workers:
 
     def half(self) -> AbstractContextManager[object]:
         """Within, products are in half precision if that is asked for."""
+        if self.device.type == "cpu":
+            return rounded_products(self.precision is torch.bfloat16)
         return torch.autocast(self.device.type, self.precision, enabled=self.precision is not torch.float32)
 
     @contextmanager

@@ -13,6 +13,7 @@ from undivided import kernels
 from undivided.config import ModelConfig
 from undivided.console import InputError
 from undivided.dropout import Dropout
+from undivided.products import Linear, rounded_feed_forward, rounds
 
 
 class FeedForward(nn.Module):
@@ -22,12 +23,14 @@ class FeedForward(nn.Module):
         super().__init__()
         self.activation = config.activation
         gated = config.activation == "swiglu"
-        self.inner = nn.Linear(config.d_model, config.d_ff * (2 if gated else 1))
-        self.outer = nn.Linear(config.d_ff, config.d_model)
+        self.inner = Linear(config.d_model, config.d_ff * (2 if gated else 1))
+        self.outer = Linear(config.d_ff, config.d_model)
         self.dropout = Dropout(config.activation_dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.activation == "relu" and kernels.serve(x):
+        if self.activation == "relu" and rounds(x) and not (self.training and self.dropout.share):
+            return rounded_feed_forward(x, self.inner, self.outer)
+        if self.activation == "relu" and kernels.serve(x) and not rounds(x):
             return self.outer(self.dropout(kernels.linear_relu(x, self.inner.weight, self.inner.bias)))
         x = self.inner(x)
         match self.activation:
@@ -91,7 +94,7 @@ class Positions(nn.Module):
         else:
             self.register_buffer("table", self._made(64), persistent=False)
         if self.concatenated:
-            self.project = nn.Linear(2 * self.width, self.width, bias=False)
+            self.project = Linear(2 * self.width, self.width, bias=False)
 
     def forward(self, x: Tensor, start: int = 0) -> Tensor:
         """Embeddings `B T D` whose first token stands at place `start` → embeddings that know their place."""

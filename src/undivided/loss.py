@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from undivided import kernels
+from undivided.products import rounds
 from undivided.tokens import PAD
 
 CHUNK_ELEMENTS = 1 << 21
@@ -20,7 +21,9 @@ def smoothed_loss(states: Tensor, weight: Tensor, tgt_out: Tensor, smoothing: fl
     The target distribution is (1 − ε) on the right token and ε/V on all: `F.cross_entropy(label_smoothing=ε)`.
     """
     rows, labels = _real(states, tgt_out)
-    if torch.is_autocast_enabled(rows.device.type):
+    if rounds(rows):
+        rows, weight = rows.bfloat16(), weight.bfloat16()
+    elif torch.is_autocast_enabled(rows.device.type):
         dtype = torch.get_autocast_dtype(rows.device.type)
         rows, weight = rows.to(dtype), weight.to(dtype)
     loss, likelihood = _ChunkedLoss.apply(rows, weight, labels, smoothing)
@@ -61,15 +64,19 @@ class _ChunkedLoss(torch.autograd.Function):
         grad_states, grad_weight = torch.empty_like(states), torch.zeros_like(weight, dtype=wide)
         all_rows = weight.sum(dim=0, dtype=wide)
         normaliser = right = buffer.new_zeros((), dtype=wide)
-        in_one_pass, totals = kernels.fit(states, weight), states.new_empty(len(buffer), 1)
+        in_one_pass, totals = kernels.fit(all_rows), all_rows.new_empty(len(buffer), 1)
         for rows, label, grad_rows in zip(states.split(size), labels.split(size), grad_states.split(size), strict=True):
             logits = torch.mm(rows, weight.t(), out=buffer[: len(rows)]).to(wide)
             if in_one_pass:
                 total = totals[: len(rows)]
                 sums, hits = kernels.softmax_loss(logits, label, smoothing, total)
                 normaliser, right = normaliser + sums, right + hits
-                torch.mm(logits, weight, out=grad_rows).div_(total)
-                grad_weight.addmm_(logits.t(), rows / total)
+                slope = logits.to(rows.dtype)
+                torch.mm(slope, weight, out=grad_rows).div_(total)
+                if rows.dtype is wide:
+                    grad_weight.addmm_(slope.t(), rows / total)
+                else:
+                    grad_weight += slope.t() @ (rows / total).to(rows.dtype)
                 continue
             highest = logits.amax(dim=1, keepdim=True)
             right = right + logits.gather(1, label[:, None]).sum()

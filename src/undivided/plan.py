@@ -13,6 +13,7 @@ from undivided.config import RELATIVES, ModelConfig, Recipe, TrainConfig
 from undivided.console import InputError, duration, plural
 from undivided.loss import smoothed_loss
 from undivided.models import make_model
+from undivided.products import choose_precision, rounded_products
 from undivided.schedule import make_optimizer
 from undivided.tokens import EOS
 
@@ -143,14 +144,16 @@ def measure(plan: Plan, seconds: float = 10.0) -> Speed:
     batch = make_batch(rows, rows)
     model = make_model(plan.recipe.model, plan.vocabulary, plan.vocabulary).train()
     optimizer = make_optimizer(model, plan.recipe.train)
+    half = choose_precision(plan.recipe.train.precision, torch.device("cpu")) is torch.bfloat16
     square = torch.randn(1024, 1024)
     steps: list[float] = []
     products: list[float] = []
     end = time.monotonic() + seconds
     while len(steps) < 2 or time.monotonic() < end:
         began = time.monotonic()
-        states = model.decode(model.encode(batch.src, None), batch.tgt_in)
-        loss, _ = smoothed_loss(states, model.output_weight, batch.tgt_out, plan.recipe.train.label_smoothing)
+        with rounded_products(half):
+            states = model.decode(model.encode(batch.src, None), batch.tgt_in)
+            loss, _ = smoothed_loss(states, model.output_weight, batch.tgt_out, plan.recipe.train.label_smoothing)
         (loss / batch.tgt_out.numel()).backward()
         optimizer.step()
         optimizer.zero_grad()

@@ -86,9 +86,13 @@ class Trainer(Run):
         self._asked_to_stop = self._stop_signal = 0
         self._beginning: checkpoint.Checkpoint | None = None
         where = str(self.device) if self.group.size == 1 else f"{self.group.size} × {self.device.type}"
-        console.say(f"{self.size() / 1e6:.1f} M parameters on {where}, {self.task}")
+        half = "" if self.workers.precision is torch.float32 else f", products in {self._precision()}"
+        console.say(f"{self.size() / 1e6:.1f} M parameters on {where}{half}, {self.task}")
         if self.device.type == "cpu" and kernels.reason():
             console.say(f"training does without the C kernels and takes longer: {kernels.reason()}")
+
+    def _precision(self) -> str:
+        return str(self.workers.precision).removeprefix("torch.")
 
     def run(self) -> None:
         """Train until a limit is reached, then write the final model."""
@@ -352,6 +356,7 @@ class Trainer(Run):
             "seconds": round(state.seconds, 1),
             "device": str(self.device),
             "threads": torch.get_num_threads(),
+            "precision": self._precision(),
             "undivided": __version__,
             "torch": torch.__version__,
         }

@@ -51,6 +51,7 @@ def started(folder):
     recipe = tiny_recipe(folder / "run", write_pairs(folder, "train", sentences(60)))
     recipe["model"] |= {"dropout": 0.0, "attention_bias": True, "encoder_layers": 2}
     recipe["batches"]["tokens"] = 100
+    recipe["train"]["precision"] = "float32"
     console = Console(quiet=True, stream=io.StringIO())
     plan = prepare_recipe(recipe, console)
     with plan.begun():

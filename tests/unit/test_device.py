@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from undivided.config import ModelConfig
 from undivided.console import InputError
-from undivided.device import Crew, choose_device, choose_precision, use_threads
+from undivided.device import Crew, choose_device, use_threads
 from undivided.dropout import Dropout, seeded_dropout
 from undivided.loss import smoothed_loss
 from undivided.models import make_model
@@ -24,14 +24,6 @@ def test_unknown_and_absent_devices_are_refused():
     for name in ("gpu", "cuda:77"):
         with pytest.raises(InputError, match=name):
             choose_device(name)
-
-
-def test_half_precision_is_for_gpus():
-    cpu, gpu = torch.device("cpu"), torch.device("meta")
-    assert choose_precision("auto", cpu) is torch.float32
-    assert choose_precision("float16", gpu) is torch.float16
-    with pytest.raises(InputError, match="float32"):
-        choose_precision("bfloat16", cpu)
 
 
 def test_negative_threads_are_refused():

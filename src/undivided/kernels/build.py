@@ -55,8 +55,8 @@ def _built() -> Path:
     if sys.platform == "win32" or compiler is None:
         raise NoKernels("there is no C compiler (cc) here")
     command = [compiler, *FLAGS, *LIBERTIES, *_of_this_processor()]
-    facts = repr((SOURCE.read_bytes(), command, _run([compiler, "--version"]), _processor()))
-    path = _home() / f"kernels-{hashlib.sha256(facts.encode()).hexdigest()[:20]}.so"
+    facts = repr((SOURCE.read_bytes(), command, _run([compiler, "--version"]), processor()))
+    path = home() / f"kernels-{hashlib.sha256(facts.encode()).hexdigest()[:20]}.so"
     if not path.exists():
         _build(command, path)
     return path
@@ -89,7 +89,7 @@ def _of_this_processor() -> list[str]:
     return ["-mcpu=native"]
 
 
-def _processor() -> str:
+def processor() -> str:
     """What tells processors apart: a home may be shared between machines."""
     facts = Path("/proc/cpuinfo")
     if not facts.exists():
@@ -99,14 +99,14 @@ def _processor() -> str:
 
 
 @cache
-def _home() -> Path:
+def home() -> Path:
     """A folder that only this user can write to."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "undivided"
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "undivided"
     try:
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = home.stat()
-        if found.st_uid == os.getuid() and not found.st_mode & 0o022 and os.access(home, os.W_OK):
-            return home
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.stat()
+        if found.st_uid == os.getuid() and not found.st_mode & 0o022 and os.access(folder, os.W_OK):
+            return folder
     except (OSError, RuntimeError):
         pass
     return _passing_home()

@@ -1,0 +1,145 @@
+"""Products with weights: in float32 or, where the CPU is far faster so, of factors rounded to bfloat16. [paper 5.2]
+
+On a GPU that is autocast's work. On a CPU autocast would round everything else as well; here all between the products stays in
+float32, and so do the weights that are trained.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from undivided.console import InputError
+from undivided.kernels.build import home, processor
+
+PAYS = 1.4
+"""How many times as fast products of bfloat16 must be for a CPU to train with them unasked."""
+
+
+def choose_precision(name: str, device: torch.device) -> torch.dtype:
+    """The arithmetic of training: `auto` is bfloat16 where it pays, on GPUs that have it and CPUs that are far faster so."""
+    if name == "float16" and device.type == "cpu":
+        raise InputError("train.precision: float16 is for GPUs; on a CPU use bfloat16 or float32")
+    if name != "auto":
+        return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[name]
+    pays = rounding_pays() if device.type == "cpu" else device.type == "cuda" and torch.cuda.is_bf16_supported()
+    return torch.bfloat16 if pays else torch.float32
+
+
+@cache
+def rounding_pays() -> bool:
+    """Whether this CPU multiplies bfloat16 numbers much faster than others: tried once, and remembered in the user's cache."""
+    facts = repr((processor(), torch.__version__, advantage.__code__.co_code))
+    path = home() / f"bfloat16-{hashlib.sha256(facts.encode()).hexdigest()[:20]}.txt"
+    if not path.exists():
+        # A processor may announce instructions that it then refuses. It must not be this process that finds out.
+        command = [sys.executable, "-P", "-c", "from undivided.products import advantage; print(advantage())"]
+        tried = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        part = path.with_suffix(f".{threading.get_ident()}")
+        part.write_text("0" if tried.returncode else tried.stdout.strip())
+        part.replace(path)
+    try:
+        return float(path.read_text()) >= PAYS
+    except ValueError:
+        return False
+
+
+def advantage() -> float:
+    """How many times as fast as in float32 this CPU multiplies bfloat16 numbers, on one thread."""
+    torch.set_num_threads(1)
+    sides = [torch.randn(512, 512).to(dtype) for dtype in (torch.float32, torch.bfloat16)]
+    exact, rounded = (min(_seconds(side) for _ in range(15)) for side in sides)
+    return exact / rounded
+
+
+def _seconds(side: Tensor) -> float:
+    began = time.thread_time()
+    side @ side.t()
+    return time.thread_time() - began
+
+
+class _Rounding(threading.local):
+    on = False
+
+
+_rounding = _Rounding()
+
+
+@contextmanager
+def rounded_products(on: bool = True) -> Iterator[None]:
+    """Within, in this thread, factors of products are rounded to bfloat16; sums are not."""
+    before, _rounding.on = _rounding.on, on
+    try:
+        yield
+    finally:
+        _rounding.on = before
+
+
+def rounds(x: Tensor) -> bool:
+    """Whether products of this thread with a float32 factor have rounded ones."""
+    return _rounding.on and x.dtype is torch.float32
+
+
+class Linear(nn.Linear):
+    """xW + b."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _RoundedLinear.apply(x, self.weight, self.bias) if rounds(x) else F.linear(x, self.weight, self.bias)
+
+
+def rounded_feed_forward(x: Tensor, inner: Linear, outer: Linear) -> Tensor:
+    """max(0, xW₁ + b₁)W₂ + b₂, where what lies between the products is never in float32. [paper 3.3, Eq. 2]"""
+    return _RoundedFeedForward.apply(x, inner.weight, inner.bias, outer.weight, outer.bias)
+
+
+def _rows(x: Tensor) -> Tensor:
+    return x.reshape(-1, x.shape[-1]).bfloat16()
+
+
+class _RoundedLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        factor, rounded = x.bfloat16(), weight.bfloat16()
+        ctx.save_for_backward(factor, rounded)
+        ctx.biased = bias is not None
+        return F.linear(factor, rounded, None if bias is None else bias.bfloat16()).float()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (factor, rounded), (grad,) = ctx.saved_tensors, grads
+        slope = _rows(grad)
+        grad_x = torch.mm(slope, rounded).float().view(factor.shape)
+        return grad_x, torch.mm(slope.t(), _rows(factor)).float(), _sum(grad) if ctx.biased else None
+
+
+class _RoundedFeedForward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, *weights: Tensor) -> Tensor:
+        factor, (first, first_bias, second, second_bias) = x.bfloat16(), (each.bfloat16() for each in weights)
+        between = F.linear(factor, first, first_bias).relu_()
+        ctx.save_for_backward(factor, between, first, second)
+        return F.linear(between, second, second_bias).float()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, ...]:
+        (factor, between, first, second), (grad,) = ctx.saved_tensors, grads
+        slope, between = _rows(grad), _rows(between)
+        below = torch.ops.aten.threshold_backward(torch.mm(slope, second), between, 0)
+        grad_x = torch.mm(below, first).float().view(grad.shape)
+        grad_first, grad_second = torch.mm(below.t(), _rows(factor)).float(), torch.mm(slope.t(), between).float()
+        return grad_x, grad_first, below.sum(dim=0, dtype=torch.float32), grad_second, _sum(grad)
+
+
+def _sum(grad: Tensor) -> Tensor:
+    return grad.reshape(-1, grad.shape[-1]).sum(dim=0)

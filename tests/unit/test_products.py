@@ -1,0 +1,179 @@
+"""Products of factors rounded to bfloat16 beside those in float32, and when a training takes them."""
+
+import subprocess
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from samples import flags, sentences, tiny_recipe, write_pairs
+from undivided import products
+from undivided.config import ModelConfig
+from undivided.console import InputError
+from undivided.layers import FeedForward
+from undivided.loss import smoothed_loss
+from undivided.models import make_model
+from undivided.products import Linear, choose_precision, rounded_products, rounds
+from undivided.tokens import PAD
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """How many times the processor was tried, with what it answers and a cache of its own."""
+
+    def ask(home, answer, code=0):
+        calls = []
+
+        def run(command, **options):
+            calls.append(command)
+            return subprocess.CompletedProcess(command, code, answer, "")
+
+        monkeypatch.setattr(products, "home", lambda: home)
+        monkeypatch.setattr(products.subprocess, "run", run)
+        products.rounding_pays.cache_clear()
+        return calls
+
+    yield ask
+    products.rounding_pays.cache_clear()
+
+
+def rounded(x):
+    return x.bfloat16().double()
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(7,), (3, 5), (2, 3, 4)])
+def test_factors_are_rounded_and_sums_are_not(bias, shape):
+    """Against the exact product of the rounded factors: what is left is one rounding of the result."""
+    torch.manual_seed(0)
+    linear, x = Linear(300, 20, bias), torch.randn(*shape, 300, requires_grad=True)
+    with rounded_products():
+        out = linear(x)
+    exact = rounded(x) @ rounded(linear.weight).t() + (rounded(linear.bias) if bias else 0)
+    assert out.dtype is torch.float32
+    assert torch.allclose(out.double(), exact, rtol=2**-8, atol=1e-3)
+    assert not torch.allclose(out.double(), (x.double() @ linear.weight.double().t()), rtol=1e-6, atol=1e-6)
+    slope = torch.randn_like(out)
+    found = torch.autograd.grad(out, [x, *linear.parameters()], slope)
+    flat, rows = rounded(slope).flatten(0, -2), rounded(x).flatten(0, -2)
+    wanted = [rounded(slope) @ rounded(linear.weight), flat.t() @ rows, slope.flatten(0, -2).sum(0)]
+    for ours, right in zip(found, wanted):
+        assert ours.dtype is torch.float32
+        assert (ours - right).norm() <= 0.005 * right.norm()
+
+
+def test_feed_forward_is_the_same_but_for_rounding():
+    torch.manual_seed(0)
+    layer = FeedForward(ModelConfig(d_model=32, d_ff=64))
+    x = torch.randn(3, 6, 32, requires_grad=True)
+    exact = layer(x)
+    with rounded_products():
+        out = layer(x)
+    assert 0 < (out - exact).norm() < 0.01 * exact.norm()
+    slope = torch.randn_like(out)
+    sides = [torch.autograd.grad(each, [x, *layer.parameters()], slope) for each in (out, exact)]
+    for ours, right in zip(*sides):
+        assert (ours - right).norm() < 0.04 * right.norm()
+
+
+@pytest.mark.parametrize("activation_dropout", [0.0, 0.5])
+@pytest.mark.parametrize("activation", ["relu", "swiglu"])
+def test_every_feed_forward_may_have_rounded_products(activation, activation_dropout):
+    layer = FeedForward(ModelConfig(d_model=32, d_ff=64, activation=activation, activation_dropout=activation_dropout))
+    with rounded_products():
+        layer(torch.randn(2, 5, 32)).sum().backward()
+    assert all(bool(each.grad.isfinite().all()) and each.grad.norm() > 0 for each in layer.parameters())
+
+
+@pytest.mark.parametrize("kernels", [True, False])
+def test_the_loss_is_near_the_exact_one(kernels, monkeypatch):
+    if not kernels:
+        monkeypatch.setattr("undivided.kernels.fit", lambda *tensors: False)
+    torch.manual_seed(0)
+    states, weight = torch.randn(2, 9, 32, requires_grad=True), torch.randn(50, 32, requires_grad=True)
+    labels = torch.randint(4, 50, (2, 9))
+    labels[1, 6:] = PAD
+    logits = (states @ weight.t()).flatten(0, 1)
+    exact = F.cross_entropy(logits, labels.flatten(), ignore_index=PAD, label_smoothing=0.1, reduction="sum")
+    with rounded_products():
+        loss, _ = smoothed_loss(states, weight, labels, 0.1)
+    assert float(loss.detach()) == pytest.approx(float(exact.detach()), rel=0.01)
+    sides = [torch.autograd.grad(each, (states, weight)) for each in (loss, exact)]
+    for ours, right in zip(*sides):
+        assert ours.dtype is torch.float32
+        assert (ours - right).norm() < 0.03 * right.norm()
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_the_gradient_of_a_whole_model_points_the_same_way(norm):
+    torch.manual_seed(0)
+    model = make_model(
+        ModelConfig(d_model=64, d_ff=96, n_heads=4, encoder_layers=2, decoder_layers=2, dropout=0, norm=norm), 90, 90
+    )
+    src, tgt = torch.randint(4, 90, (6, 11)), torch.randint(4, 90, (6, 9))
+
+    def gradient(on):
+        with rounded_products(on):
+            loss, _ = smoothed_loss(model.decode(model.encode(src, None), tgt), model.output_weight, tgt.roll(-1, 1), 0.1)
+        return torch.cat([each.flatten() for each in torch.autograd.grad(loss, list(model.parameters()))])
+
+    exact, ours = gradient(False), gradient(True)
+    assert not torch.equal(exact, ours)
+    assert F.cosine_similarity(exact, ours, dim=0) > 0.999
+
+
+def test_outside_of_it_nothing_is_rounded():
+    linear, x = Linear(8, 8), torch.randn(3, 8)
+    with rounded_products():
+        assert rounds(x)
+        assert not rounds(x.double())
+        with rounded_products(False):
+            assert not rounds(x)
+    assert not rounds(x)
+    assert torch.equal(linear(x), nn.Linear.forward(linear, x))
+
+
+def test_what_is_asked_for():
+    assert choose_precision("float32", CPU) is torch.float32
+    assert choose_precision("bfloat16", CPU) is torch.bfloat16
+    assert choose_precision("float16", torch.device("meta")) is torch.float16
+    assert choose_precision("auto", torch.device("meta")) is torch.float32
+    with pytest.raises(InputError, match="float16 is for GPUs"):
+        choose_precision("float16", CPU)
+
+
+@pytest.mark.parametrize(("answer", "code", "chosen"), [
+    ("2.1\n", 0, torch.bfloat16), ("1.1\n", 0, torch.float32), ("0.1\n", 0, torch.float32), ("", 0, torch.float32),
+    ("2.1\n", -4, torch.float32),
+])  # fmt: skip
+def test_a_cpu_is_tried_once_in_a_process_of_its_own(tmp_path, asked, answer, code, chosen):
+    calls = asked(tmp_path, answer, code)
+    assert choose_precision("auto", CPU) is chosen
+    products.rounding_pays.cache_clear()
+    assert choose_precision("auto", CPU) is chosen
+    assert len(calls) == 1
+
+
+def test_the_trial_itself_tells_a_ratio(tmp_path, monkeypatch):
+    monkeypatch.setattr(products, "home", lambda: tmp_path)
+    products.rounding_pays.cache_clear()
+    pays = products.rounding_pays()
+    products.rounding_pays.cache_clear()
+    (kept,) = tmp_path.iterdir()
+    assert pays == (float(kept.read_text()) >= products.PAYS)
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float32"])
+def test_a_training_says_what_it_computes_with_and_learns(tmp_path, run, precision):
+    import json
+
+    recipe = tiny_recipe(tmp_path / "run", write_pairs(tmp_path, "train", sentences(60)))
+    recipe["train"] |= {"precision": precision, "max_steps": 30, "log_every": 10}
+    assert run("train", *flags(recipe)).code == 0
+    log = [json.loads(line) for line in (tmp_path / "run" / "training" / "log.jsonl").read_text().splitlines()]
+    losses = [event["loss"] for event in log if event["event"] == "step"]
+    assert losses[-1] < 0.9 * losses[0]
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["facts"]["precision"] == precision
