@@ -6,6 +6,7 @@ float32, and so do the weights that are trained.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import subprocess
 import sys
@@ -21,6 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from undivided.console import InputError
+from undivided.files import write_whole
 from undivided.kernels.build import home, processor
 
 PAYS = 1.4
@@ -43,16 +45,20 @@ def rounding_pays() -> bool:
     facts = repr((processor(), torch.__version__, advantage.__code__.co_code))
     path = home() / f"bfloat16-{hashlib.sha256(facts.encode()).hexdigest()[:20]}.txt"
     if not path.exists():
-        # A processor may announce instructions that it then refuses. It must not be this process that finds out.
-        command = [sys.executable, "-P", "-c", "from undivided.products import advantage; print(advantage())"]
-        tried = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-        part = path.with_suffix(f".{threading.get_ident()}")
-        part.write_text("0" if tried.returncode else tried.stdout.strip())
-        part.replace(path)
-    try:
-        return float(path.read_text()) >= PAYS
-    except ValueError:
-        return False
+        write_whole(path, f"{_tried()}\n".encode())
+    return float(path.read_text()) >= PAYS
+
+
+def _tried() -> float:
+    """The advantage of this CPU, 0 where the trial fails.
+
+    A processor may announce instructions that it then refuses. It must not be this process that finds out.
+    """
+    command = [sys.executable, "-P", "-c", "from undivided.products import advantage; print(advantage())"]
+    with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError):
+        tried = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, stdin=subprocess.DEVNULL)
+        return float(tried.stdout)
+    return 0.0
 
 
 def advantage() -> float:

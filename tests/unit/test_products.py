@@ -9,8 +9,10 @@ from torch import nn
 
 from samples import flags, sentences, tiny_recipe, write_pairs
 from undivided import products
-from undivided.config import ModelConfig
+from undivided.config import ModelConfig, build
 from undivided.console import InputError
+from undivided.distributed import Group
+from undivided.gradients import Workers
 from undivided.layers import FeedForward
 from undivided.loss import smoothed_loss
 from undivided.models import make_model
@@ -29,6 +31,8 @@ def asked(monkeypatch):
 
         def run(command, **options):
             calls.append(command)
+            if code:
+                raise subprocess.CalledProcessError(code, command)
             return subprocess.CompletedProcess(command, code, answer, "")
 
         monkeypatch.setattr(products, "home", lambda: home)
@@ -164,6 +168,18 @@ def test_the_trial_itself_tells_a_ratio(tmp_path, monkeypatch):
     products.rounding_pays.cache_clear()
     (kept,) = tmp_path.iterdir()
     assert pays == (float(kept.read_text()) >= products.PAYS)
+
+
+@pytest.mark.parametrize(("setting", "least", "chosen"), [
+    ("auto", 0.0, torch.float32), ("auto", 1.0, torch.bfloat16), ("bfloat16", 0.0, torch.bfloat16)
+])  # fmt: skip
+def test_what_does_not_pay_in_one_process_is_done_in_none(monkeypatch, setting, least, chosen):
+    class Others(Group):
+        def least(self, *numbers):
+            return [min(each, least) for each in numbers]
+
+    monkeypatch.setattr(products, "rounding_pays", lambda: True)
+    assert Workers(build({"train": {"precision": setting}}), None, Others(device=CPU)).precision is chosen
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float32"])

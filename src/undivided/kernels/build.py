@@ -107,7 +107,7 @@ def home() -> Path:
         found = folder.stat()
         if found.st_uid == os.getuid() and not found.st_mode & 0o022 and os.access(folder, os.W_OK):
             return folder
-    except (OSError, RuntimeError):
+    except (OSError, RuntimeError, AttributeError):  # Windows has no `getuid`.
         pass
     return _passing_home()
 
