@@ -188,7 +188,7 @@ def report(plan: Plan, speed: Speed | None) -> str:
         share = speed.training_flops / speed.product_flops
         lines += [
             f"this machine      {_time(plan.total_flops / speed.training_flops)}, at {rate:,.0f} target tokens/s: "
-            f"{speed.training_flops / 1e9:,.0f} GFLOP/s, {share:.0%} of its matrix products' {speed.product_flops / 1e9:,.0f}",
+            f"{speed.training_flops / 1e9:,.0f} GFLOP/s, {share:.0%} of its float32 products' {speed.product_flops / 1e9:,.0f}",
         ]
     for name, rate in GPUS.items():
         tokens = rate / plan.cost.step_flops(1, 1)
