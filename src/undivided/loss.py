@@ -64,20 +64,20 @@ class _ChunkedLoss(torch.autograd.Function):
         grad_states, grad_weight = torch.empty_like(states), torch.zeros_like(weight, dtype=wide)
         all_rows = weight.sum(dim=0, dtype=wide)
         normaliser = right = buffer.new_zeros((), dtype=wide)
-        in_one_pass, totals = kernels.fit(all_rows), all_rows.new_empty(len(buffer), 1)
+        in_one_pass, totals = kernels.fit(all_rows) and states.dtype is not torch.float16, all_rows.new_empty(len(buffer), 1)
         for rows, label, grad_rows in zip(states.split(size), labels.split(size), grad_states.split(size), strict=True):
-            logits = torch.mm(rows, weight.t(), out=buffer[: len(rows)]).to(wide)
+            logits = torch.mm(rows, weight.t(), out=buffer[: len(rows)])
             if in_one_pass:
                 total = totals[: len(rows)]
                 sums, hits = kernels.softmax_loss(logits, label, smoothing, total)
                 normaliser, right = normaliser + sums, right + hits
-                slope = logits.to(rows.dtype)
-                torch.mm(slope, weight, out=grad_rows).div_(total)
+                torch.mm(logits, weight, out=grad_rows).div_(total)
                 if rows.dtype is wide:
-                    grad_weight.addmm_(slope.t(), rows / total)
+                    grad_weight.addmm_(logits.t(), rows / total)
                 else:
-                    grad_weight += slope.t() @ (rows / total).to(rows.dtype)
+                    grad_weight += logits.t() @ (rows / total).to(rows.dtype)
                 continue
+            logits = logits.to(wide)
             highest = logits.amax(dim=1, keepdim=True)
             right = right + logits.gather(1, label[:, None]).sum()
             powers = logits.sub_(highest).exp_()

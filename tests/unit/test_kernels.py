@@ -171,6 +171,20 @@ def test_loss(vocabulary, monkeypatch):
     assert_same(ours, gradients(loss, states, weight))
 
 
+@pytest.mark.parametrize("vocabulary", [3, 16, 1000, 6001])
+def test_the_softmax_of_half_numbers_is_that_of_the_same_numbers_rounded(vocabulary):
+    torch.manual_seed(0)
+    logits, labels = (5 * torch.randn(7, vocabulary)).bfloat16(), torch.randint(0, vocabulary, (7,))
+    exact, totals, half_totals = logits.float(), torch.empty(7, 1), torch.empty(7, 1)
+    wanted = kernels.softmax_loss(exact, labels, 0.1, totals)
+    assert kernels.softmax_loss(logits, labels, 0.1, half_totals) == wanted
+    assert torch.equal(half_totals, totals)
+    assert torch.equal(logits, exact.bfloat16())
+    logits = torch.tensor([[1.0, math.nan, 2.0]]).bfloat16()
+    kernels.softmax_loss(logits, torch.tensor([0]), 0.1, half_totals)
+    assert bool(logits.isnan().any())
+
+
 def test_what_is_no_number_stays_none():
     """A loss that is not finite must be seen: training goes back on it."""
     states, weight = torch.randn(1, 3, 16), torch.randn(40, 16)

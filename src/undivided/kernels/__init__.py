@@ -138,13 +138,18 @@ class _BiasRelu(torch.autograd.Function):
 
 
 def softmax_loss(logits: Tensor, labels: Tensor, smoothing: float, totals: Tensor) -> tuple[float, float]:
-    """The logits `N V` become the exponentials of which the gradient is made, `totals` their sums.
+    """The logits `N V`, float32 or bfloat16, become the exponentials of which the gradient is made, `totals` their sums.
 
     Returns the sum of the logarithms of the sums, and the sum of the labels' logits.
     """
     found = (c_double * 2)()
     rows, width = logits.shape
-    _kernels().softmax_loss(_at(logits), _at(labels), c_int64(rows), c_int64(width), c_float(smoothing), _at(totals), found)
+    arguments = _at(logits), _at(labels), c_int64(rows), c_int64(width), c_float(smoothing), _at(totals), found
+    if logits.dtype is torch.bfloat16:
+        room = totals.new_empty(width)
+        _kernels().softmax_loss_half(*arguments, _at(room))
+    else:
+        _kernels().softmax_loss(*arguments)
     return found[0], found[1]
 
 

@@ -10,6 +10,7 @@
 #define WIDE 16
 typedef float wide __attribute__((vector_size(4 * WIDE), aligned(4), may_alias));
 typedef int32_t whole __attribute__((vector_size(4 * WIDE), aligned(4), may_alias));
+typedef uint32_t bits_of_float __attribute__((may_alias));
 
 static inline int64_t up_to(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
@@ -164,29 +165,46 @@ void bias_relu_back(const float *grad, const float *out, float *below, float *gr
 
 /* ---- softmax over the vocabulary --------------------------------------------------------------------------------------- */
 
-/* Each row of logits becomes e^(logit - highest), with (smoothing - 1) · total added at its label; `totals` are the sums of
-   the exponentials. Adds to found[0] the logarithms of the sums of the exponentials, to found[1] the labels' logits. */
+/* A row of logits becomes e^(logit - highest), with (smoothing - 1) · total added at its label; `total` is the sum of the
+   exponentials. Adds to found[0] the logarithm of that sum and of e^highest, to found[1] the label's logit. */
+static inline void softmax_row(float *each, int64_t label, int64_t width, float smoothing, float *total, double *found) {
+    float right = each[label], tail[WIDE];
+    int64_t even = width / WIDE * WIDE, rest = width - even;
+    for (int i = 0; i < WIDE; i++) tail[i] = i < rest ? each[even + i] : -__builtin_inff();
+    wide most = load(tail), sum;
+    for (int64_t c = 0; c < even; c += WIDE) most = larger(load(each + c), most);
+    float highest = largest_of(most);
+    sum = exponential(load(tail) - highest);
+    for (int i = 0; i < WIDE; i++) sum[i] = i < rest ? sum[i] : 0.0f;
+    for (int i = 0; i < rest; i++) each[even + i] = sum[i];
+    for (int64_t c = 0; c < even; c += WIDE) {
+        wide power = exponential(load(each + c) - highest);
+        store(each + c, power);
+        sum += power;
+    }
+    *total = sum_of(sum);
+    each[label] += (smoothing - 1.0f) * *total;
+    found[0] += (double)highest + __builtin_log((double)*total);
+    found[1] += (double)right;
+}
+
 void softmax_loss(float *logits, const int64_t *labels, int64_t rows, int64_t width, float smoothing, float *totals, double *found) {
+    for (int64_t row = 0; row < rows; row++)
+        softmax_row(logits + row * width, labels[row], width, smoothing, totals + row, found);
+}
+
+/* The same of bfloat16 numbers, the upper halves of floats: a row at a time is computed with in `room`, and rounded to the nearest. */
+void softmax_loss_half(uint16_t *logits, const int64_t *labels, int64_t rows, int64_t width, float smoothing, float *totals,
+                       double *found, float *room) {
+    bits_of_float *bits = (bits_of_float *)room;
     for (int64_t row = 0; row < rows; row++) {
-        float *each = logits + row * width, right = each[labels[row]], tail[WIDE];
-        int64_t even = width / WIDE * WIDE, rest = width - even;
-        for (int i = 0; i < WIDE; i++) tail[i] = i < rest ? each[even + i] : -__builtin_inff();
-        wide most = load(tail), sum;
-        for (int64_t c = 0; c < even; c += WIDE) most = larger(load(each + c), most);
-        float highest = largest_of(most);
-        sum = exponential(load(tail) - highest);
-        for (int i = 0; i < WIDE; i++) sum[i] = i < rest ? sum[i] : 0.0f;
-        for (int i = 0; i < rest; i++) each[even + i] = sum[i];
-        for (int64_t c = 0; c < even; c += WIDE) {
-            wide power = exponential(load(each + c) - highest);
-            store(each + c, power);
-            sum += power;
+        uint16_t *each = logits + row * width;
+        for (int64_t i = 0; i < width; i++) bits[i] = (uint32_t)each[i] << 16;
+        softmax_row(room, labels[row], width, smoothing, totals + row, found);
+        for (int64_t i = 0; i < width; i++) {
+            uint32_t number = bits[i], is_nan = (number & 0x7fffffffu) > 0x7f800000u;
+            each[i] = (uint16_t)(is_nan ? 0x7fc0u : (number + 0x7fffu + (number >> 16 & 1u)) >> 16);
         }
-        float total = sum_of(sum);
-        each[labels[row]] += (smoothing - 1.0f) * total;
-        totals[row] = total;
-        found[0] += (double)highest + __builtin_log((double)total);
-        found[1] += (double)right;
     }
 }
 
