@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from undivided import kernels
@@ -13,6 +14,8 @@ from undivided.tokens import PAD
 
 CHUNK_ELEMENTS = 1 << 21
 """Logits held at a time: 8 MB in float32, so that a chunk stays in the cache between its passes."""
+EVEN = 16
+"""Chunks of bfloat16 have a multiple of so many rows."""
 
 
 def smoothed_loss(states: Tensor, weight: Tensor, tgt_out: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
@@ -22,7 +25,9 @@ def smoothed_loss(states: Tensor, weight: Tensor, tgt_out: Tensor, smoothing: fl
     """
     rows, labels = _real(states, tgt_out)
     if rounds(rows):
-        rows, weight = rows.bfloat16(), weight.bfloat16()
+        # With rows of zeros below, chunks have few different lengths: for each, a product makes and keeps a program.
+        below = -len(rows) % EVEN if kernels.fit(rows) else 0
+        rows, weight = F.pad(rows, (0, 0, 0, below)).bfloat16(), weight.bfloat16()
     elif torch.is_autocast_enabled(rows.device.type):
         dtype = torch.get_autocast_dtype(rows.device.type)
         rows, weight = rows.to(dtype), weight.to(dtype)
@@ -60,16 +65,18 @@ class _ChunkedLoss(torch.autograd.Function):
     def forward(ctx: Any, states: Tensor, weight: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
         vocab, wide = len(weight), torch.promote_types(states.dtype, torch.float32)
         size = max(1, CHUNK_ELEMENTS // vocab)
+        if states.dtype is torch.bfloat16:
+            size = -(-size // EVEN) * EVEN
         buffer = states.new_empty(min(size, len(states)), vocab)
         grad_states, grad_weight = torch.empty_like(states), torch.zeros_like(weight, dtype=wide)
         all_rows = weight.sum(dim=0, dtype=wide)
         normaliser = right = buffer.new_zeros((), dtype=wide)
-        in_one_pass, totals = kernels.fit(all_rows) and states.dtype is not torch.float16, all_rows.new_empty(len(buffer), 1)
+        in_one_pass, totals = kernels.fit(all_rows) and states.dtype is not torch.float16, all_rows.new_ones(len(buffer), 1)
         for rows, label, grad_rows in zip(states.split(size), labels.split(size), grad_states.split(size), strict=True):
             logits = torch.mm(rows, weight.t(), out=buffer[: len(rows)])
             if in_one_pass:
                 total = totals[: len(rows)]
-                sums, hits = kernels.softmax_loss(logits, label, smoothing, total)
+                sums, hits = kernels.softmax_loss(logits[: len(label)], label, smoothing, total)
                 normaliser, right = normaliser + sums, right + hits
                 torch.mm(logits, weight, out=grad_rows).div_(total)
                 if rows.dtype is wide:

@@ -109,41 +109,60 @@ def rounded_feed_forward(x: Tensor, inner: Linear, outer: Linear) -> Tensor:
     return _RoundedFeedForward.apply(x, inner.weight, inner.bias, outer.weight, outer.bias)
 
 
-def _rows(x: Tensor) -> Tensor:
-    return x.reshape(-1, x.shape[-1]).bfloat16()
+def rounded_rows(x: Tensor) -> Tensor:
+    """`… K` → bfloat16 rows `N K`, and below them rows of zeros up to a round number."""
+    rows = x.reshape(-1, x.shape[-1])
+    padded = torch.empty(round_up(len(rows)), rows.shape[1], dtype=torch.bfloat16)
+    padded[: len(rows)] = rows
+    padded[len(rows) :] = 0
+    return padded
+
+
+def round_up(rows: int) -> int:
+    """The next round number of rows, at most a sixteenth more, or 15.
+
+    The library behind a product makes a program for every number of rows that it meets, and keeps it: a few numbers must do.
+    """
+    step = max(16, (1 << rows.bit_length()) // 32)
+    return -(-rows // step) * step
+
+
+def _exact(rows: Tensor, shape: torch.Size) -> Tensor:
+    """The first rows as a float32 tensor of some shape, but for its last dimension."""
+    return rows[: shape[:-1].numel()].view(*shape[:-1], -1).float()
 
 
 class _RoundedLinear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        factor, rounded = x.bfloat16(), weight.bfloat16()
+        factor, rounded = rounded_rows(x), weight.bfloat16()
         ctx.save_for_backward(factor, rounded)
-        ctx.biased = bias is not None
-        return F.linear(factor, rounded, None if bias is None else bias.bfloat16()).float()
+        ctx.biased, ctx.shape = bias is not None, x.shape
+        return _exact(F.linear(factor, rounded, None if bias is None else bias.bfloat16()), x.shape)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (factor, rounded), (grad,) = ctx.saved_tensors, grads
-        slope = _rows(grad)
-        grad_x = torch.mm(slope, rounded).float().view(factor.shape)
-        return grad_x, torch.mm(slope.t(), _rows(factor)).float(), _sum(grad) if ctx.biased else None
+        slope = rounded_rows(grad)
+        grad_x = _exact(torch.mm(slope, rounded), ctx.shape)
+        return grad_x, torch.mm(slope.t(), factor).float(), _sum(grad) if ctx.biased else None
 
 
 class _RoundedFeedForward(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, *weights: Tensor) -> Tensor:
-        factor, (first, first_bias, second, second_bias) = x.bfloat16(), (each.bfloat16() for each in weights)
+        factor, (first, first_bias, second, second_bias) = rounded_rows(x), (each.bfloat16() for each in weights)
         between = F.linear(factor, first, first_bias).relu_()
         ctx.save_for_backward(factor, between, first, second)
-        return F.linear(between, second, second_bias).float()
+        return _exact(F.linear(between, second, second_bias), x.shape)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, ...]:
         (factor, between, first, second), (grad,) = ctx.saved_tensors, grads
-        slope, between = _rows(grad), _rows(between)
+        slope = rounded_rows(grad)
         below = torch.ops.aten.threshold_backward(torch.mm(slope, second), between, 0)
-        grad_x = torch.mm(below, first).float().view(grad.shape)
-        grad_first, grad_second = torch.mm(below.t(), _rows(factor)).float(), torch.mm(slope.t(), between).float()
+        grad_first, grad_second = torch.mm(below.t(), factor).float(), torch.mm(slope.t(), between).float()
+        grad_x = _exact(torch.mm(below, first), grad.shape)
         return grad_x, grad_first, below.sum(dim=0, dtype=torch.float32), grad_second, _sum(grad)
 
 
