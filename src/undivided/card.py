@@ -101,6 +101,7 @@ def model_card(recipe: Recipe, facts: dict[str, Any]) -> str:
         lines.append(
             f"- {facts['steps']:,} steps, {facts['epochs']} whole passes over the data, {facts['target_tokens']:,} {counted} "
             f"in {duration(facts['seconds'])} on {facts['device']} with {facts['threads']} CPU threads"
+            + (f", products in {facts['precision']}" if "precision" in facts else "")
         )
         lines.append(f"- weights: {facts['weights']}")
         lines.append(f"- seed {recipe.train.seed}, undivided {facts['undivided']}, torch {facts['torch']}")

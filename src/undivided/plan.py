@@ -133,6 +133,8 @@ class Speed:
     """FLOP/s of a large matrix product."""
     training_flops: float
     """FLOP/s of training steps of this very model, small ones."""
+    half: bool = False
+    """Whether those steps have products in bfloat16."""
 
 
 def measure(plan: Plan, seconds: float = 10.0) -> Speed:
@@ -163,7 +165,7 @@ def measure(plan: Plan, seconds: float = 10.0) -> Speed:
         products.append(time.monotonic() - between)
     flops = plan.cost.step_flops(batch.src.numel(), batch.tgt_out.numel())
     # The first step also allocates what the others reuse.
-    return Speed(2 * 1024**3 / statistics.median(products), flops / statistics.median(steps[1:]))
+    return Speed(2 * 1024**3 / statistics.median(products), flops / statistics.median(steps[1:]), half)
 
 
 def paper_flops(preset: str) -> float:
@@ -186,9 +188,10 @@ def report(plan: Plan, speed: Speed | None) -> str:
     if speed is not None:
         rate = speed.training_flops / plan.cost.step_flops(1, 1)
         share = speed.training_flops / speed.product_flops
+        half = "; its own products are in bfloat16" if speed.half else ""
         lines += [
             f"this machine      {_time(plan.total_flops / speed.training_flops)}, at {rate:,.0f} target tokens/s: "
-            f"{speed.training_flops / 1e9:,.0f} GFLOP/s, {share:.0%} of its float32 products' {speed.product_flops / 1e9:,.0f}",
+            f"{speed.training_flops / 1e9:,.0f} GFLOP/s, {share:.0%} of its float32 products' {speed.product_flops / 1e9:,.0f}{half}",
         ]
     for name, rate in GPUS.items():
         tokens = rate / plan.cost.step_flops(1, 1)

@@ -294,8 +294,13 @@ def as_values(config: Any) -> Values:
     return dataclasses.asdict(config)
 
 
-def add_settings(verb: argparse.ArgumentParser, config_class: type, prefix: str = "", without: Iterable[str] = ()) -> None:
-    """A flag for every setting but those `without`: `--section.key`, and the short names that people expect."""
+def add_settings(
+    verb: argparse.ArgumentParser, config_class: type, prefix: str = "", without: Iterable[str] = (), default: str = ""
+) -> None:
+    """A flag for every setting but those `without`: `--section.key`, and the short names that people expect.
+
+    `default` says what holds for a flag that is not given, where that is not the default of the setting.
+    """
     groups: dict[str, Any] = {}
     for name, item, kind in leaves(config_class, prefix):
         if name in without:
@@ -303,8 +308,8 @@ def add_settings(verb: argparse.ArgumentParser, config_class: type, prefix: str 
         section = name.rpartition(".")[0]
         group = groups.get(section) or groups.setdefault(section, verb.add_argument_group(section or "settings"))
         names = list(dict.fromkeys([*item.metadata["flags"], f"--{name}"]))
-        default = item.default if item.default is not dataclasses.MISSING else ""
-        shown = "" if default in ("", False) else f" (default: {default})"
+        usual = default or (item.default if item.default is not dataclasses.MISSING else "")
+        shown = "" if usual in ("", False) else f" (default: {usual})"
         kinds = f" [{', '.join(item.metadata['of'])}]" if item.metadata["of"] else ""
         text = item.metadata["help"].replace("%", "%%") + kinds + shown
         common: dict[str, Any] = {"dest": name, "default": argparse.SUPPRESS, "help": text}

@@ -19,12 +19,13 @@ from undivided import __version__, checkpoint, kernels
 from undivided.artifact import fill
 from undivided.batches import Place
 from undivided.card import usage
-from undivided.config import Recipe
+from undivided.config import Recipe, build
 from undivided.console import Console, UndividedError, duration, plural
 from undivided.device import one_thread, use_threads
 from undivided.distributed import Group, joined, own_rows, whole
 from undivided.journal import Log, Meter
 from undivided.prepare import Plan, device_of, prepare_recipe
+from undivided.products import choose_precision
 from undivided.run import Run
 from undivided.schedule import learning_rate
 from undivided.settings import Values
@@ -72,6 +73,8 @@ def train(values: Values, console: Console | None = None) -> Path:
 
 def prepare_run(values: Values, console: Console, group: Group) -> Plan:
     """The full recipe of a run, dealt out among processes and the threads of each."""
+    # What this device cannot do is said before anything is read or written.
+    choose_precision(build(values).train.precision, group.device)
     plan = prepare_recipe(values, console)
     use_threads(plan.recipe.train.threads)
     return plan.dealt(torch.get_num_threads() if group.device.type == "cpu" else 1, group.size)

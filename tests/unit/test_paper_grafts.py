@@ -61,5 +61,6 @@ def test_a_parser_learns_from_grafts_too(tmp_path, run):
     assert f"{len(learned) - 60} grafted" in report.read_text()
     result = run(*arguments)
     assert result.code == 2
-    assert "grafts was 2" in result.err
-    assert run(*arguments, "--grafts", "-1").code == 2
+    assert "grafts was 2, now not set" in result.err
+    for flag in ("--grafts", "--first"):
+        assert run(*arguments, flag, "-1").code == 2

@@ -1,6 +1,8 @@
 import json
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ import torch
 import yaml
 
 from made_trees import write_treebank
+from samples import environment
 from undivided.cli import main
 from undivided.config import SearchConfig
 from undivided.paper.brackets import Counts, agreement, score_trees
@@ -271,6 +274,14 @@ def test_words_of_raw_text():
     ]  # fmt: skip
     assert tokenised("  ") == []
     assert tokenised('"No," he said ("never").') == ["``", "No", ",", "''", "he", "said", "(", "``", "never", "''", ")", "."]
+
+
+def test_what_is_no_text_is_not_parsed(table, tmp_path):
+    command = [sys.executable, "-m", "undivided", "paper", "parse", str(table / "out" / "tiny" / "model")]
+    for given, said in ((b"a \0 b\n", "stdin, line 1: holds a NUL"), (b"a\n\xff\n", "stdin, line 2: not valid UTF-8")):
+        done = subprocess.run(command, input=given, capture_output=True, env=environment(), check=False)
+        assert done.returncode == 2
+        assert said in done.stderr.decode()
 
 
 def test_parsing_with_what_is_not_a_parser(run, model, tmp_path):

@@ -182,6 +182,15 @@ def test_what_does_not_pay_in_one_process_is_done_in_none(monkeypatch, setting, 
     assert Workers(build({"train": {"precision": setting}}), None, Others(device=CPU)).precision is chosen
 
 
+def test_what_a_device_cannot_do_is_said_before_anything_is_written(tmp_path, run):
+    recipe = tiny_recipe(tmp_path / "run", write_pairs(tmp_path, "train", sentences(60)))
+    recipe["train"] |= {"precision": "float16", "device": "cpu"}
+    result = run("train", *flags(recipe))
+    assert result.code == 2
+    assert "float16 is for GPUs" in result.err
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("precision", ["bfloat16", "float32"])
 def test_a_training_says_what_it_computes_with_and_learns(tmp_path, run, precision):
     import json
@@ -193,3 +202,4 @@ def test_a_training_says_what_it_computes_with_and_learns(tmp_path, run, precisi
     losses = [event["loss"] for event in log if event["event"] == "step"]
     assert losses[-1] < 0.9 * losses[0]
     assert json.loads((tmp_path / "run" / "config.json").read_text())["facts"]["precision"] == precision
+    assert f"products in {precision}" in (tmp_path / "run" / "README.md").read_text()

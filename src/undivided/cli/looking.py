@@ -34,7 +34,7 @@ def add_look(verbs: Any) -> None:
     corpus.add_argument("--corpus", nargs="+", metavar="FILE", help="SOURCE TARGET files, or one TSV")
     corpus.add_argument("--lines", type=int, default=200, metavar="N", help="look at so many lines; 0 is all (default: 200)")
     corpus.add_argument("--alignments", metavar="OUT", help="write word alignments in Pharaoh format, a line for each of --lines")
-    add_settings(verb, SearchConfig)
+    add_settings(verb, SearchConfig, default="the model's own")
     add_compute(verb, None)
     add_quiet(verb)
     verb.set_defaults(run=run_look)

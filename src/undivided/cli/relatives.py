@@ -31,7 +31,7 @@ def add_generate(verbs: Any) -> None:
     )
     verb.add_argument("-o", "--output", default="-", metavar="OUT", help="a file of text, or for images a .png (default: stdout)")
     verb.add_argument("--scale", type=int, default=1, metavar="N", help="enlarge images so many times (default: 1)")
-    add_settings(verb, SearchConfig, without={"shortlist", "sentences"})
+    add_settings(verb, SearchConfig, without={"shortlist", "sentences"}, default="the model's own")
     add_compute(verb, None)
     verb.set_defaults(run=run_generate)
 

@@ -42,7 +42,7 @@ def add_translate(verbs: Any) -> None:
         metavar="ADDRESS",
         help="share FILE out in a Ray cluster; `local` starts one here (extra: ray); --workers: how many",
     )
-    add_settings(verb, SearchConfig)
+    add_settings(verb, SearchConfig, default="the model's own")
     add_compute(verb, "auto")
     add_quiet(verb)
     verb.set_defaults(run=run_translate)
@@ -130,7 +130,7 @@ def add_score(verbs: Any) -> None:
     verb.add_argument("--moses", metavar="LANG", help="also the lowercased Moses-tokenised BLEU of older papers")
     verb.add_argument("--json", action="store_true", help="write JSON")
     verb.add_argument("-o", "--output", metavar="OUT", help="with --model: also keep the translations")
-    add_settings(verb, SearchConfig)
+    add_settings(verb, SearchConfig, default="the model's own")
     add_compute(verb, "torch")
     add_quiet(verb)
     verb.set_defaults(run=run_score)

@@ -80,7 +80,9 @@ def teach(values: Values, bank: Treebank, writing: Writing, out: Path, console: 
             _write_pairs(pair, trees, tokenizer.source, writing)
         places[part] = [[str(path) for path in pair]]
     ready = {"ready": str(out / "subwords"), "joint": False}
-    return trained(merge(values, {"data": places, "tokens": ready, "train": {"out": str(out / "model")}}), console)
+    model = trained(merge(values, {"data": places, "tokens": ready, "train": {"out": str(out / "model")}}), console)
+    console.say(f"it writes trees; parse text with: undivided paper parse {model}")
+    return model
 
 
 def prepare_tokenizer(recipe: Recipe, bank: Treebank, writing: Writing, home: Path) -> Tokenizer:

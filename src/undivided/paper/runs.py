@@ -58,8 +58,12 @@ def settled(path: Path, facts: Values, what: str) -> None:
     before = json.loads(path.read_text(encoding="utf-8"))
     changed = [key for key in before.keys() | facts.keys() if before.get(key) != json.loads(text).get(key)]
     if changed:
-        faults = [f"{key} was {before.get(key)!r}, now {facts.get(key)!r}" for key in sorted(changed)]
+        faults = [f"{key} was {_told(before, key)}, now {_told(facts, key)}" for key in sorted(changed)]
         raise InputError(f"{path.parent}: {what} was begun there otherwise; choose another --out:\n  - " + "\n  - ".join(faults))
+
+
+def _told(facts: Values, key: str) -> str:
+    return repr(facts[key]) if key in facts else "not set"
 
 
 def fingerprint(*parts: Any) -> str:

@@ -15,7 +15,7 @@ from undivided.settings import Values, add_settings, fill, given, leaves, listed
 
 ABOUT = """The tables of "Attention Is All You Need", reproduced on this machine and on any corpus:
 table1 complexity of layers, table2 cost of training and WMT 2014, table3 variations of a recipe, table4 parsing,
-race the Transformer beside what came before it. And faq: the questions learners ask, answered by running."""
+race the Transformer beside what came before it, parse text into trees by a model of table4. And faq: the questions learners ask, answered by running."""
 
 
 def add_paper(verbs: Any) -> None:
@@ -275,10 +275,10 @@ def add_table4(tables: Any) -> None:
     table.add_argument("--out", default="models/table4", metavar="DIR", help="where the work goes (default: models/table4)")
     table.add_argument("--form", default="compact", choices=("compact", "vinyals"), help="how trees are written (default: compact)")
     table.add_argument("--tags", default="keep", choices=("keep", "xx"), help="tags in written trees: as they are, or all XX")
-    table.add_argument("--first", type=int, default=0, metavar="N", help="use only the first N trees of each part, for a trial")
+    table.add_argument("--first", type=at_least_0, default=0, metavar="N", help="use only the first N trees of each part, for a trial; 0 is all")
     table.add_argument(
         "--grafts", type=at_least_0, default=0, metavar="N",
-        help="recipes learn from every tree N times more, each time with constituents of other trees in it (default: 0)",
+        help="recipes learn from every tree up to N times more, each time with constituents of other trees in it (default: 0)",
     )  # fmt: skip
     table.add_argument("--no-grammar", action="store_true", help="leave out the grammar (PCFG)")
     add_common(table, "OUT/report.md")
@@ -311,9 +311,12 @@ def stdin_lines() -> Iterator[str]:
     with open(0, "rb", closefd=False) as stream:
         for number, line in enumerate(stream, 1):
             try:
-                yield line.decode("utf-8").rstrip("\r\n")
+                text = line.decode("utf-8").rstrip("\r\n")
             except UnicodeDecodeError:
                 raise InputError(f"stdin, line {number}: not valid UTF-8") from None
+            if "\0" in text:
+                raise InputError(f"stdin, line {number}: holds a NUL character; is this text?")
+            yield text
 
 
 def add_parse(tables: Any) -> None:
@@ -329,7 +332,8 @@ def add_parse(tables: Any) -> None:
     verb.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
     verb.add_argument("--threads", type=int, default=0, metavar="N", help="CPU threads; 0 is all cores (default: 0)")
     verb.add_argument("-q", "--quiet", action="store_true", help="say nothing but warnings and errors on stderr")
-    add_settings(verb, SearchConfig, without=("sentences", "n_best", "sample", "temperature", "top_k", "top_p", "seed"))
+    left_out = ("sentences", "n_best", "sample", "temperature", "top_k", "top_p", "seed")
+    add_settings(verb, SearchConfig, without=left_out, default="the model's own")
     verb.set_defaults(run=run_parse)
 
 
