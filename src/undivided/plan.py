@@ -188,10 +188,10 @@ def report(plan: Plan, speed: Speed | None) -> str:
     if speed is not None:
         rate = speed.training_flops / plan.cost.step_flops(1, 1)
         share = speed.training_flops / speed.product_flops
-        half = "; its own products are in bfloat16" if speed.half else ""
         lines += [
             f"this machine      {_time(plan.total_flops / speed.training_flops)}, at {rate:,.0f} target tokens/s: "
-            f"{speed.training_flops / 1e9:,.0f} GFLOP/s, {share:.0%} of its float32 products' {speed.product_flops / 1e9:,.0f}{half}",
+            f"{speed.training_flops / 1e9:,.0f} GFLOP/s, {share:.0%} of its float32 products' {speed.product_flops / 1e9:,.0f}"
+            f"{'; its own products are in bfloat16' if speed.half else ''}",
         ]
     for name, rate in GPUS.items():
         tokens = rate / plan.cost.step_flops(1, 1)

@@ -148,7 +148,10 @@ def write_report(run: Run | None, path: Path, arguments: Sequence[str]) -> str:
     lines = report.head("Table 2: BLEU on newstest2014 and the cost of training", arguments)
     lines += [_cost_text(), "", shown, ""]
     if run is None:
-        lines += ["No model was trained for this page; with a recipe and the files of WMT 2014, one is, and its BLEU is here too.", ""]
+        lines += [
+            "No model was trained for this page; with a recipe and the files of WMT 2014, one is, and its BLEU is here too.",
+            "",
+        ]
     else:
         lines += ["## Trained here", "", *_run_text(run), ""]
     header = ["model", "BLEU en–de", "BLEU en–fr", "FLOPs en–de", "FLOPs en–fr"]

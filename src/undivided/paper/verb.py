@@ -15,7 +15,8 @@ from undivided.settings import Values, add_settings, fill, given, leaves, listed
 
 ABOUT = """The tables of "Attention Is All You Need", reproduced on this machine and on any corpus:
 table1 complexity of layers, table2 cost of training and WMT 2014, table3 variations of a recipe, table4 parsing,
-race the Transformer beside what came before it, parse text into trees by a model of table4. And faq: the questions learners ask, answered by running."""
+race the Transformer beside what came before it, parse text into trees by a model of table4.
+And faq: the questions learners ask, answered by running."""
 
 
 def add_paper(verbs: Any) -> None:
@@ -275,7 +276,9 @@ def add_table4(tables: Any) -> None:
     table.add_argument("--out", default="models/table4", metavar="DIR", help="where the work goes (default: models/table4)")
     table.add_argument("--form", default="compact", choices=("compact", "vinyals"), help="how trees are written (default: compact)")
     table.add_argument("--tags", default="keep", choices=("keep", "xx"), help="tags in written trees: as they are, or all XX")
-    table.add_argument("--first", type=at_least_0, default=0, metavar="N", help="use only the first N trees of each part, for a trial; 0 is all")
+    table.add_argument(
+        "--first", type=at_least_0, default=0, metavar="N", help="use only the first N trees of each part, for a trial; 0 is all"
+    )
     table.add_argument(
         "--grafts", type=at_least_0, default=0, metavar="N",
         help="recipes learn from every tree up to N times more, each time with constituents of other trees in it (default: 0)",
