@@ -57,7 +57,7 @@ def test_subwords_that_are_not_there_or_do_not_fit(recipe, tmp_path, model):
 def test_what_a_folder_was_begun_with_is_held(tmp_path):
     settled(tmp_path / "o" / "facts.json", {"a": 1, "b": [1, 2]}, "a table")
     settled(tmp_path / "o" / "facts.json", {"b": [1, 2], "a": 1}, "a table")
-    with pytest.raises(InputError, match=r"a was 1, now 2(.|\n)*c was None, now 3"):
+    with pytest.raises(InputError, match=r"a was 1, now 2(.|\n)*c was not set, now 3"):
         settled(tmp_path / "o" / "facts.json", {"a": 2, "b": [1, 2], "c": 3}, "a table")
 
 
