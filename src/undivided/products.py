@@ -44,9 +44,12 @@ def rounding_pays() -> bool:
     """Whether this CPU multiplies bfloat16 numbers much faster than others: tried once, and remembered in the user's cache."""
     facts = repr((processor(), torch.__version__, advantage.__code__.co_code))
     path = home() / f"bfloat16-{hashlib.sha256(facts.encode()).hexdigest()[:20]}.txt"
-    if not path.exists():
-        write_whole(path, f"{_tried()}\n".encode())
-    return float(path.read_text()) >= PAYS
+    with contextlib.suppress(OSError, ValueError):
+        return float(path.read_text()) >= PAYS
+    found = _tried()
+    with contextlib.suppress(OSError):
+        write_whole(path, f"{found}\n".encode())
+    return found >= PAYS
 
 
 def _tried() -> float:

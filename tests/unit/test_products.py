@@ -161,6 +161,16 @@ def test_a_cpu_is_tried_once_in_a_process_of_its_own(tmp_path, asked, answer, co
     assert len(calls) == 1
 
 
+def test_a_damaged_memory_of_the_trial_is_made_anew(tmp_path, asked):
+    calls = asked(tmp_path, "2.1\n")
+    assert products.rounding_pays()
+    (kept,) = tmp_path.iterdir()
+    kept.write_text("")
+    products.rounding_pays.cache_clear()
+    assert products.rounding_pays()
+    assert (len(calls), kept.read_text()) == (2, "2.1\n")
+
+
 def test_the_trial_itself_tells_a_ratio(tmp_path, monkeypatch):
     monkeypatch.setattr(products, "home", lambda: tmp_path)
     products.rounding_pays.cache_clear()
