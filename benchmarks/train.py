@@ -100,7 +100,8 @@ def contest(size: str, options: argparse.Namespace) -> list[str]:
     problems: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder:
         event = Contest(size, Path(folder), options)
-        sides = [(OURS, "", event.job), (OURS, EXACT, event.exact_job()), *((peer, "", event.job) for peer in options.peers)]
+        exact = [(OURS, EXACT, event.exact_job())] if size in options.exact else []
+        sides = [(OURS, "", event.job), *exact, *((peer, "", event.job) for peer in options.peers)]
         workers = measure.start(sides, "train", problems)
         by_name = {worker.name: worker for worker in workers}
         for worker in workers:
@@ -161,13 +162,14 @@ and after each piece. All sides use all cores: the peers by torch's threads, our
 its own optimizer and loss; the batches, the label smoothing and the places of dropout are the same. OpenNMT-py 3.5 has the norm
 before each sub-layer and none but its own weights; its products are as many. The peers compute in float32, as they do by default;
 ours, by default, rounds the factors of its products to bfloat16 on a CPU that multiplies those much faster, and sums in float32;
-"undivided, float32" is ours without that."""
+"undivided, float32" is ours without that (not for base unless `--exact` says so: the memory of all sides together is scarce)."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", nargs="+", default=list(STEPS), choices=list(STEPS))
     parser.add_argument("--peers", nargs="*", default=PEERS, choices=PEERS)
+    parser.add_argument("--exact", nargs="*", default=["tiny", "small"], choices=list(STEPS), help="sizes with ours in float32 too")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=0, help="steps of a measured piece; 0 is some seconds' worth")
     parser.add_argument("--tokens", type=int, default=4096)

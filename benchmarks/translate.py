@@ -43,6 +43,8 @@ REFERENCE = "undivided, torch engine"
 AUTO = "undivided, auto engine, raw text"
 LISTED = "undivided, auto engine, raw text, --shortlist"
 FAST = "undivided, auto engine, preset fast"
+SLOW = {"joeynmt": 5}
+"""Several times slower than all others: of so many sentences it translates one."""
 QUIET = Console(quiet=True, stream=io.StringIO())
 
 
@@ -145,17 +147,21 @@ class Contest:
                 for workers, each in dict.fromkeys([(self.options.threads, 1), (1, self.options.threads)]):
                     job = self.job | {"converted": str(home), "workers": workers, "each": each}
                     found.append(("ctranslate2", f"ctranslate2 {kind}, {workers} × {each} threads", job))
-        return found
+        # What is compared most closely stands side by side.
+        order = {REFERENCE: 0, "ctranslate2 float32": 1, AUTO: 2, "ctranslate2 int8": 3}
+        found.sort(key=lambda side: order.get(side[1].partition(", 1 ×")[0].partition(", 2 ×")[0], 4))
+        only = self.options.only
+        return [side for side in found if not only or side[1] in (REFERENCE, AUTO) or any(part in side[1] for part in only)]
 
     def sources(self, name: str) -> list[Any]:
         """The sentences in the form that a side takes."""
         if name.startswith(OURS):
             return self.texts
-        return self.pieces if name.startswith("ctranslate2") else self.ids
+        return self.pieces if name.startswith("ctranslate2") else self.ids[:: SLOW.get(name, 1)]
 
-    def flops(self, target_tokens: int) -> float:
-        """Of the matrix products that float32 decoding with a beam needs; the `fast` model needs fewer."""
-        source_tokens = sum(map(len, self.ids))
+    def flops(self, share: float, target_tokens: int) -> float:
+        """Of the products that float32 decoding of a share of the sources with a beam needs; the `fast` model needs fewer."""
+        source_tokens = round(share * sum(map(len, self.ids)))
         cost = model_cost(self.model, self.job["vocabulary"], round(source_tokens / len(self.ids)))
         return source_tokens * cost.per_source_token + self.options.beam * target_tokens * cost.per_target_token
 
@@ -178,12 +184,12 @@ class Run:
         if name.startswith((OURS, "ctranslate2")) or number == 0:
             few = sources[: self.event.options.single]
             self.single.setdefault(name, []).extend(worker.ask("one by one", sources=few)["times"])
-        length = self.event.options.length
-        return Piece(done["seconds"], len(sources), self.event.flops(length * len(sources) or sum(map(len, done["outputs"]))))
+        written = self.event.options.length * len(sources) or sum(map(len, done["outputs"]))
+        return Piece(done["seconds"], len(sources), self.event.flops(len(sources) / len(self.event.ids), written))
 
     def agreement(self, name: str) -> float:
         """Of how many sentences the output is that of our reference, as far as both go."""
-        pairs = zip(self.outputs[name], self.outputs[REFERENCE], strict=True)
+        pairs = zip(self.outputs[name], self.outputs[REFERENCE][:: SLOW.get(name, 1)], strict=True)
         # A side whose `</s>` counts as a token of the forced length writes one less.
         return statistics.mean(one == other or one == other[:-1] for one, other in pairs)
 
@@ -199,7 +205,8 @@ def percentile(times: list[float], share: float) -> float:
 def rows_of(run: Run, series: dict[str, Series]) -> list[list[str]]:
     rows = []
     for name, each in sorted(series.items(), key=lambda item: -item[1].rate):
-        ratios = [series[other].rate / each.rate for other in (REFERENCE, AUTO)]
+        pairs = [zip(series[other].rates, each.rates, strict=True) for other in (REFERENCE, AUTO)]
+        ratios = [statistics.median(one / other for one, other in pair) for pair in pairs]
         words = statistics.mean(map(len, run.outputs[name]))
         times = run.single.get(name, [])
         latency = [f"{1000 * percentile(times, share):.0f} ms" if times else "" for share in (0.5, 0.95)]
@@ -236,7 +243,8 @@ def start_up(folder: Path, rounds: int) -> list[str]:
 
 
 NOTES = """\
-Sentences/s are medians over interleaved rounds, one side at work at a time. The share is that of the machine's float32
+Sentences/s are medians over interleaved rounds, one side at work at a time; "our … is" are medians of the ratios of each round.
+JoeyNMT, several times slower than all others, translates every fifth sentence. The share is that of the machine's float32
 matrix-product rate read around each piece; 8-bit arithmetic may pass 100 %. One sentence at a time: p50 and p95 of single calls.
 "Same output" is the share of sentences whose tokens are those of our PyTorch engine. OpenNMT-py 3.5 has the norm before each
 sub-layer, so it has the same sizes but weights of its own. Peers other than CTranslate2 get batches sorted by length of at most
@@ -254,6 +262,7 @@ def main() -> None:
     parser.add_argument("--model", default="", help="a trained model folder instead of random weights")
     parser.add_argument("--preset", default="base", help="size of the random model; with base, `fast` is measured too")
     parser.add_argument("--peers", nargs="*", default=PEERS, choices=PEERS)
+    parser.add_argument("--only", nargs="*", default=[], help="beside our two, only sides whose name contains one of these")
     parser.add_argument("--pairs", type=int, default=29_000, help="how much of the corpus the subwords are learned from")
     parser.add_argument("--vocabulary", type=int, default=6000)
     parser.add_argument("--batch-tokens", type=int, default=1024)

@@ -218,6 +218,10 @@ class MultiHeadAttention(nn.Module):
     def _suits(self, x: Tensor) -> bool:
         return not any(width % kernels.WIDE for width in self.head_widths) and kernels.fit(x)
 
+    def _hastened(self, x: Tensor) -> bool:
+        """Whether the kernels do a step of decoding."""
+        return kernels.hasten(x) and not watched() and self._suits(x)
+
     def read(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of the encoder's output, `B H S K`, for many steps."""
         return self._keys_and_values(self.key_value(memory))
@@ -228,7 +232,12 @@ class MultiHeadAttention(nn.Module):
 
     def across_read(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
         """The same for keys and values that were read before."""
-        return self.join(attend(self.heads(self.query(x)), key, value, mask, self.dropout, self))
+        query = self.query(x)
+        if self._hastened(query):
+            rows = torch.arange(len(x), device=x.device).repeat_interleave(x.shape[1])[:, None].expand(-1, key.shape[2])
+            real = None if mask is None else mask[:, 0, 0].repeat_interleave(x.shape[1], dim=0)
+            return self.output(kernels.attend_rows(query, key, value, rows, real))
+        return self.join(attend(self.heads(query), key, value, mask, self.dropout, self))
 
     def step(self, x: Tensor, cache: Cache) -> Tensor:
         """Self-attention of one new position `B W D` to all before it and itself."""
@@ -236,8 +245,9 @@ class MultiHeadAttention(nn.Module):
         query, key, value = packed.split(self.widths, dim=-1)
         cache.append(key, value)
         first = max(0, cache.places.shape[1] - self.window // 2 - 1) if self.window else 0
-        if not torch.is_grad_enabled() and not watched() and self._suits(packed):
-            return self.output(kernels.attend_past(query, cache.keys, cache.values, cache.places, self.n_heads, first))
+        if self._hastened(packed):
+            keys, values = self.heads(cache.keys), self.heads(cache.values)
+            return self.output(kernels.attend_rows(query, keys, values, cache.places, first=first))
         keys, values = (self.heads(part).unflatten(0, x.shape[:2]) for part in cache.read(first))  # B W H T K
         query = query.unflatten(2, (self.n_heads, 1, -1))  # B W H 1 K
         return self.output(attend(query, keys, values, owner=self).reshape(*x.shape[:2], -1))

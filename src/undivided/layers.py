@@ -13,7 +13,7 @@ from undivided import kernels
 from undivided.config import ModelConfig
 from undivided.console import InputError
 from undivided.dropout import Dropout
-from undivided.products import Linear, rounded_feed_forward, rounds
+from undivided.products import Linear, linear_relu, rounded_feed_forward, rounds
 
 
 class FeedForward(nn.Module):
@@ -30,8 +30,9 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if self.activation == "relu" and rounds(x) and not (self.training and self.dropout.share):
             return rounded_feed_forward(x, self.inner, self.outer)
-        if self.activation == "relu" and kernels.serve(x) and not rounds(x):
-            return self.outer(self.dropout(kernels.linear_relu(x, self.inner.weight, self.inner.bias)))
+        if self.activation == "relu" and not rounds(x):
+            first = kernels.linear_relu if kernels.serve(x) else linear_relu
+            return self.outer(self.dropout(first(x, self.inner.weight, self.inner.bias)))
         x = self.inner(x)
         match self.activation:
             case "relu":
@@ -59,7 +60,7 @@ class Residual(nn.Module):
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         y = sublayer(self.norm(x) if self.pre else x)
-        if kernels.serve(x, y):
+        if kernels.serve(x, y) or kernels.hasten(x, y):
             mask = self.dropout.mask()
             return kernels.drop(y, mask, x) if self.pre else kernels.add_norm(x, y, mask, self.norm)
         x = x + self.dropout(y)

@@ -25,9 +25,7 @@ def smoothed_loss(states: Tensor, weight: Tensor, tgt_out: Tensor, smoothing: fl
     """
     rows, labels = _real(states, tgt_out)
     if rounds(rows):
-        # With rows of zeros below, chunks have few different lengths: for each, a product makes and keeps a program.
-        below = -len(rows) % EVEN if kernels.fit(rows) else 0
-        rows, weight = F.pad(rows, (0, 0, 0, below)).bfloat16(), weight.bfloat16()
+        rows, weight = _even(rows) if kernels.fit(rows) else rows.bfloat16(), weight.bfloat16()
     elif torch.is_autocast_enabled(rows.device.type):
         dtype = torch.get_autocast_dtype(rows.device.type)
         rows, weight = rows.to(dtype), weight.to(dtype)
@@ -42,8 +40,23 @@ def consistent_loss(states: Tensor, weight: Tensor, tgt_out: Tensor, smoothing: 
     mean of both Kullback-Leibler divergences, so that the strength means what it does in their paper.
     """
     (first, labels), (second, _) = (_real(each, tgt_out) for each in states.chunk(2))
-    loss, likelihood = _ConsistentLoss.apply(first.float(), second.float(), weight.float(), labels, smoothing, strength)
+    if rounds(first) and kernels.fit(first):
+        first, second, weight = _even(first), _even(second), weight.bfloat16()
+    else:
+        first, second, weight = first.float(), second.float(), weight.float()
+    loss, likelihood = _ConsistentLoss.apply(first, second, weight, labels, smoothing, strength)
     return loss, likelihood
+
+
+def _even(rows: Tensor) -> Tensor:
+    """Rounded, rows of zeros below: so chunks have few different lengths, for each of which a product makes and keeps a program."""
+    return F.pad(rows, (0, 0, 0, -len(rows) % EVEN)).bfloat16()
+
+
+def _chunk(rows: Tensor, vocab: int, buffers: int = 1) -> int:
+    """How many rows are projected at a time."""
+    size = max(1, CHUNK_ELEMENTS // buffers // vocab)
+    return -(-size // EVEN) * EVEN if rows.dtype is torch.bfloat16 else size
 
 
 def _real(states: Tensor, tgt_out: Tensor) -> tuple[Tensor, Tensor]:
@@ -64,9 +77,7 @@ class _ChunkedLoss(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, states: Tensor, weight: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
         vocab, wide = len(weight), torch.promote_types(states.dtype, torch.float32)
-        size = max(1, CHUNK_ELEMENTS // vocab)
-        if states.dtype is torch.bfloat16:
-            size = -(-size // EVEN) * EVEN
+        size = _chunk(states, vocab)
         buffer = states.new_empty(min(size, len(states)), vocab)
         grad_states, grad_weight = torch.empty_like(states), torch.zeros_like(weight, dtype=wide)
         all_rows = weight.sum(dim=0, dtype=wide)
@@ -114,53 +125,64 @@ class _ChunkedLoss(torch.autograd.Function):
 
 
 class _ConsistentLoss(torch.autograd.Function):
-    """Both passes of a chunk of tokens at a time, with the gradient, in reused buffers.
+    """Both passes of a chunk of tokens at a time, with the gradient, in reused buffers; products may have rounded factors.
 
-    With x and y the logits of both passes, p and q their probabilities, c the logarithm of the ratio of their sums of
-    exponentials: KL(p, q) = p · (x − y) − c and KL(q, p) = c − q · (x − y). Their gradients for x are
-    p (x − y − c − KL(p, q)) and p − q. Smoothing is left out of the large matrices as in `_ChunkedLoss`.
+    Smoothing's constant part is left out of the large matrices as in `_ChunkedLoss`.
     """
 
     @staticmethod
     def forward(
         ctx: Any, first: Tensor, second: Tensor, weight: Tensor, labels: Tensor, smoothing: float, strength: float
     ) -> tuple[Tensor, Tensor]:
-        vocab, pull = len(weight), strength / 4
-        size = max(1, min(CHUNK_ELEMENTS // 4 // vocab, len(labels)))
-        buffers = [first.new_empty(size, vocab) for _ in range(5)]
-        slopes, grad_weight = (torch.empty_like(first), torch.empty_like(second)), torch.zeros_like(weight)
-        normaliser = right = apart = first.new_zeros(())
-        for start in range(0, len(labels), size):
-            part = slice(start, start + size)
-            label, both = labels[part, None], (first[part], second[part])
-            *logits, p, q, slope = (each[: len(label)] for each in buffers)
-            log_sums = []
-            for rows, logit, share in zip(both, logits, (p, q), strict=True):
-                torch.mm(rows, weight.t(), out=logit)
-                highest = logit.amax(dim=1, keepdim=True)
-                total = torch.sub(logit, highest, out=share).exp_().sum(dim=1, keepdim=True)
-                share.div_(total)
-                log_sums.append(highest + total.log())
-                right = right + logit.gather(1, label).sum()
-                normaliser = normaliser + log_sums[-1].sum()
-            gap, ratio = logits[0].sub_(logits[1]), log_sums[0] - log_sums[1]
-            distances = torch.linalg.vecdot(p, gap)[:, None] - ratio, ratio - torch.linalg.vecdot(q, gap)[:, None]
-            apart = apart + (distances[0] + distances[1]).sum()
-            for own, other, sign, distance, rows, grad in zip((p, q), (q, p), (1, -1), distances, both, slopes, strict=True):
-                torch.add(0.5 + pull * (1 - sign * ratio - distance), gap, alpha=sign * pull, out=slope)
-                slope.mul_(own).sub_(other, alpha=pull)
-                slope.scatter_add_(1, label, slope.new_full(label.shape, (smoothing - 1) / 2))
+        vocab, pull, wide = len(weight), strength / 4, torch.promote_types(weight.dtype, torch.float32)
+        size = _chunk(first, vocab, buffers=2)
+        buffers = [first.new_empty(min(size, len(first)), vocab) for _ in range(2)]
+        slopes, grad_weight = (torch.empty_like(first), torch.empty_like(second)), torch.zeros_like(weight, dtype=wide)
+        found = torch.zeros(3, dtype=torch.float64 if first.device.type == "cpu" else wide, device=first.device)
+        gradient = kernels.consistent_loss if kernels.fit(grad_weight) and wide is torch.float32 else _contradiction
+        for start in range(0, len(first), size):
+            part, label = slice(start, start + size), labels[start : start + size]
+            both = first[part], second[part]
+            logits = [torch.mm(rows, weight.t(), out=buffer[: len(rows)]) for rows, buffer in zip(both, buffers, strict=True)]
+            one, other = (each[: len(label)] for each in logits)
+            found += torch.as_tensor(gradient(one, other, label, smoothing, pull)).to(found)
+            for rows, slope, grad in zip(both, logits, slopes, strict=True):
                 torch.mm(slope, weight, out=grad[part])
-                grad_weight.addmm_(slope.t(), rows)
-        all_rows, sum_of_states = weight.sum(dim=0), first.sum(dim=0) + second.sum(dim=0)
+                if rows.dtype is wide:
+                    grad_weight.addmm_(slope.t(), rows)
+                else:
+                    grad_weight += slope.t() @ rows
+        normaliser, right, apart = found.to(wide)
+        all_rows, sum_of_states = (each.sum(dim=0, dtype=wide) for each in (weight, torch.cat([first, second])))
         for grad in slopes:
-            grad -= smoothing / 2 / vocab * all_rows
+            grad -= (smoothing / 2 / vocab * all_rows).to(grad.dtype)
         grad_weight -= smoothing / 2 / vocab * sum_of_states
         ctx.save_for_backward(*slopes, grad_weight)
+        ctx.weight_dtype = weight.dtype
         likelihood, smooth = (normaliser - right) / 2, (normaliser - sum_of_states @ all_rows / vocab) / 2
         ctx.mark_non_differentiable(likelihood)
         return (1 - smoothing) * likelihood + smoothing * smooth + pull * apart, likelihood
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        return *(each * grads[0] for each in ctx.saved_tensors), None, None, None
+        first, second, weight = (each * grads[0] for each in ctx.saved_tensors)
+        return first, second, weight.to(ctx.weight_dtype), None, None, None
+
+
+def _contradiction(first: Tensor, second: Tensor, labels: Tensor, smoothing: float, pull: float) -> Tensor:
+    """The same as `kernels.consistent_loss`, by PyTorch.
+
+    With x and y the logits of both passes, p and q their probabilities, c the difference of their normalisers:
+    KL(p, q) = p · (x − y) − c and KL(q, p) = c − q · (x − y). Their gradients for x are p (x − y − c − KL(p, q)) and p − q.
+    """
+    logits = first, second
+    right = (first + second).gather(1, labels[:, None]).sum()
+    norms = [each.logsumexp(dim=1, keepdim=True) for each in logits]
+    p, q = ((each - norm).exp_() for each, norm in zip(logits, norms, strict=True))
+    gap, c = first - second, norms[0] - norms[1]
+    distances = torch.linalg.vecdot(p, gap)[:, None] - c, c - torch.linalg.vecdot(q, gap)[:, None]
+    for out, own, other, sign, distance in zip(logits, (p, q), (q, p), (1, -1), distances, strict=True):
+        torch.add(0.5 + pull * (1 - sign * c - distance), gap, alpha=sign * pull, out=out)
+        out.mul_(own).sub_(other, alpha=pull)
+        out.scatter_add_(1, labels[:, None], out.new_full((len(labels), 1), (smoothing - 1) / 2))
+    return torch.stack([(norms[0] + norms[1]).sum(), right, (distances[0] + distances[1]).sum()])

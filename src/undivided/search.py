@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias
 import torch
 from torch import Tensor
 
+from undivided import kernels
 from undivided.batches import make_batch, padded
 from undivided.config import SearchConfig
 from undivided.models import DecoderState, Seq2Seq
@@ -128,9 +129,9 @@ def _forced(prefixes: Sequence[Sequence[int]] | None, limits: Tensor) -> Tensor:
     return forced.to(limits.device)
 
 
-def next_log_probabilities(model: Writer, state: DecoderState, tokens: Tensor, forced: Tensor, place: int) -> Tensor:
+def log_probabilities(logits: Tensor, forced: Tensor, place: int) -> Tensor:
     """`B W V`: of each next token; −∞ for what is never written, and for all but a forced token."""
-    scores = model.step(state, tokens).float().log_softmax(dim=-1)
+    scores = logits.float().log_softmax(dim=-1)
     scores[..., [PAD, UNK, BOS]] = -math.inf
     if place < forced.shape[1]:
         only = forced[:, place, None, None]  # B 1 1
@@ -168,13 +169,7 @@ class BeamSearch:
     def _step(self) -> None:
         length = self.tokens.shape[2]  # tokens after this step, `<s>` aside
         beam = self.config.beam_size
-        scores = next_log_probabilities(self.model, self.state, self.tokens[:, :, -1], self.forced, length - 1)
-        if self.rule is not None:
-            scores.masked_fill_(~self.rule(self.sentences, self.tokens[:, :, 1:]), -math.inf)
-        vocab = scores.shape[-1]
-        totals = (self.scores[:, :, None] + scores).flatten(1)  # B (W V)
-        best, places = totals.topk(min(2 * beam, totals.shape[1]), dim=1)
-        parents, tokens = places // vocab, places % vocab
+        best, parents, tokens = self._candidates(length, 2 * beam)
         ended = (tokens == EOS) & (best > -math.inf)
         self._finish(best[:, :beam], parents[:, :beam], ended[:, :beam], length)
         # Of twice as many candidates as beams, at least as many as beams go on: each parent ends once.
@@ -190,6 +185,21 @@ class BeamSearch:
         self.limits, self.forced = self.limits[keep], self.forced[keep]
         if len(keep):
             self.state = self.state.select(keep, parents[keep])
+
+    def _candidates(self, length: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The best ways on, best first, each `B C`: log-probabilities of all their tokens, which beam they continue, with what."""
+        logits = self.model.step(self.state, self.tokens[:, :, -1])
+        if self.rule is None and length > self.forced.shape[1] and kernels.hasten(logits):
+            # The best of all are among the best of each beam.
+            scores, listed = kernels.best_next(logits, min(count, logits.shape[-1]), EOS)
+        else:
+            scores, listed = log_probabilities(logits, self.forced, length - 1), None
+            if self.rule is not None:
+                scores.masked_fill_(~self.rule(self.sentences, self.tokens[:, :, 1:]), -math.inf)
+        totals = (self.scores[:, :, None] + scores).flatten(1)  # B (W V), or of each beam only its best
+        best, places = totals.topk(min(count, totals.shape[1]), dim=1)
+        tokens = places % scores.shape[-1] if listed is None else listed.flatten(1).gather(1, places)
+        return best, places // scores.shape[-1], tokens
 
     def _finish(self, best: Tensor, parents: Tensor, ended: Tensor, length: int) -> None:
         """Take the hypotheses that have just ended."""
@@ -247,7 +257,7 @@ def _sample(
     total = torch.zeros(batch, draws, device=limits.device)
     ended = torch.zeros(batch, draws, dtype=torch.bool, device=limits.device)
     for place in range(longest):
-        scores = next_log_probabilities(model, state, tokens[:, :, -1], forced, place)
+        scores = log_probabilities(model.step(state, tokens[:, :, -1]), forced, place)
         chosen = draw(scores, chance[:, :, place], config)
         gain = scores.gather(2, chosen[:, :, None])[:, :, 0]
         total = total + gain.masked_fill(ended, 0.0)

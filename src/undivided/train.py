@@ -202,7 +202,9 @@ class Trainer(Run):
         self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
         if self.ema:
-            torch._foreach_lerp_(self.ema, [own_rows(p.detach()) for p in self.parameters], 1 - self.config.ema)
+            # At first it is the mean of few weights, or the random ones of the beginning would stay in it for long.
+            share = max(1 - self.config.ema, 10 / (10 + self.state.step))
+            torch._foreach_lerp_(self.ema, [own_rows(p.detach()) for p in self.parameters], share)
 
     def _roll_back(self) -> None:
         """Go back to the last whole checkpoint, or to the beginning, with half the rate."""

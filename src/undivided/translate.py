@@ -17,7 +17,7 @@ from undivided.config import WINDOW, SearchConfig
 from undivided.console import Console, InputError, plural
 from undivided.device import choose_device, use_threads
 from undivided.engines import TorchEngine, choose_engine
-from undivided.engines.torch import by_length
+from undivided.engines.contract import by_length
 from undivided.look import Look, look, what_if
 from undivided.search import Hypothesis, forced_scores
 from undivided.settings import check_range

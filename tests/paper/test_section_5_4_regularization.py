@@ -214,9 +214,12 @@ def plainly_consistent(states, weight, tgt_out, smoothing, strength):
     return right + strength / 2 * apart / 2
 
 
+@pytest.mark.parametrize("kernels", [True, False], ids=["kernels", "PyTorch"])
 @pytest.mark.parametrize("strength", [0.5, 5.0])
-def test_consistent_loss_and_gradients_equal_torchs(monkeypatch, strength):
-    monkeypatch.setattr("undivided.loss.CHUNK_ELEMENTS", 4 * 3 * 11)  # three rows at a time
+def test_consistent_loss_and_gradients_equal_torchs(monkeypatch, strength, kernels):
+    monkeypatch.setattr("undivided.loss.CHUNK_ELEMENTS", 2 * 3 * 11)  # three rows at a time
+    if not kernels:
+        monkeypatch.setattr("undivided.kernels.fit", lambda *tensors: False)
     torch.manual_seed(0)
     states, weight = torch.randn(6, 5, 8, requires_grad=True), torch.randn(11, 8, requires_grad=True)
     tgt_out = torch.randint(4, 11, (3, 5))

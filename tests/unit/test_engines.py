@@ -197,7 +197,7 @@ def test_batches_side_by_side_change_nothing(translator, monkeypatch):
     """Each worker computes alone, so that the last bits are those of one thread."""
     rows = translator.artifact.tokenizer.source.encode([source for source, _ in sentences(40, seed=7)])
     config, engine = SearchConfig(beam_size=3, n_best=2), TorchEngine(translator.artifact)
-    monkeypatch.setattr("undivided.engines.torch.BATCH_TOKENS", 48)
+    monkeypatch.setattr("undivided.engines.contract.BATCH_TOKENS", 48)
 
     def found(threads):
         monkeypatch.setattr("undivided.engines.torch.torch.get_num_threads", lambda: threads)
@@ -210,7 +210,7 @@ def test_batches_side_by_side_change_nothing(translator, monkeypatch):
 
 
 def test_whoever_watches_sees_every_batch(translator, monkeypatch):
-    monkeypatch.setattr("undivided.engines.torch.BATCH_TOKENS", 48)
+    monkeypatch.setattr("undivided.engines.contract.BATCH_TOKENS", 48)
     monkeypatch.setattr("undivided.engines.torch.torch.get_num_threads", lambda: 2)
     rows = translator.artifact.tokenizer.source.encode([source for source, _ in sentences(20, seed=7)])
     sentences_seen = []

@@ -135,9 +135,11 @@ def test_search_with_and_without(beam, window, monkeypatch):
     sources = [[*torch.randint(4, 40, (length,)).tolist(), 3] for length in (1, 3, 4, 9, 12, 20, 21, 30)]
     wanted = SearchConfig(beam_size=beam, n_best=beam, max_extra=10)
     used = []
-    monkeypatch.setattr(kernels, "attend_past", lambda *args, real=kernels.attend_past: used.append(1) or real(*args))
+    monkeypatch.setattr(
+        kernels, "attend_rows", lambda *args, real=kernels.attend_rows, **more: used.append(1) or real(*args, **more)
+    )
     ours = search(model, sources, wanted, torch.device("cpu"))
-    assert len(used) >= 2 * 11
+    assert len(used) >= 2 * 2 * 11
     monkeypatch.setattr(kernels, "fit", lambda *tensors: False)
     count = len(used)
     theirs = search(model, sources, wanted, torch.device("cpu"))
@@ -146,6 +148,52 @@ def test_search_with_and_without(beam, window, monkeypatch):
     for one, other in zip(ours, theirs, strict=True):
         assert [each.tokens for each in one] == [each.tokens for each in other]
         assert [each.score for each in one] == pytest.approx([each.score for each in other], abs=1e-4)
+
+
+@pytest.mark.parametrize("length", [1, 5, 16, 37])
+def test_one_position_reads_a_memory_with_padding(length):
+    """Of every beam, from rows in any order: what Eq. 1 gives for the real positions alone."""
+    rows, beams, heads, width = 5, 3, 2, 16
+    key, value = torch.randn(rows, heads, length, width), torch.randn(rows, heads, length, 2 * width)
+    query = torch.randn(4, beams, heads * width)
+    places = torch.tensor([4, 0, 0, 2]).repeat_interleave(beams)[:, None].expand(-1, length)
+    real = torch.rand(4 * beams, length) < 0.6
+    real[:, 0] = True
+    for mask in (None, real):
+        out = kernels.attend_rows(query, key, value, places, mask).view(4 * beams, heads, 2 * width)
+        scores = torch.einsum("bhk,bhtk->bht", query.view(-1, heads, width), key[places[:, 0]]) / math.sqrt(width)
+        scores = scores if mask is None else scores.masked_fill(~mask[:, None], -math.inf)
+        torch.testing.assert_close(
+            out, torch.einsum("bht,bhtk->bhk", scores.softmax(-1), value[places[:, 0]]), rtol=1e-5, atol=1e-5
+        )
+
+
+@pytest.mark.parametrize("vocabulary", [5, 8, 63, 64, 65, 1000, 6001])
+def test_best_next_tokens(vocabulary):
+    """The best of the log-softmax over all tokens, those never written left out but counted in its sum."""
+    for scale in (0.1, 3.0, 200.0):
+        logits = scale * torch.randn(3, 4, vocabulary)
+        count = min(8, vocabulary)
+        scores, tokens = kernels.best_next(logits, count, 3)
+        wanted = logits.log_softmax(-1)
+        wanted[..., :3] = -math.inf
+        best, places = wanted.topk(count, dim=-1)
+        assert tokens[best > -math.inf].equal(places[best > -math.inf])
+        torch.testing.assert_close(scores, best, rtol=1e-5, atol=2e-5)
+
+
+def test_best_next_tokens_of_equals_and_of_nothing():
+    scores, tokens = kernels.best_next(torch.zeros(1, 200), 4, 3)
+    assert tokens.tolist() == [[3, 4, 5, 6]]
+    assert scores.tolist() == [pytest.approx([-math.log(200)] * 4)]
+    only = torch.full((1, 100), -math.inf)
+    only[0, 70] = 5.0
+    scores, tokens = kernels.best_next(only, 3, 3)
+    assert tokens[0, 0] == 70
+    assert scores[0, 0] == 0
+    assert scores[0, 1:].tolist() == [-math.inf] * 2
+    scores, _ = kernels.best_next(torch.full((1, 100), math.nan), 2, 3)
+    assert not (scores > -math.inf).any()
 
 
 def test_attention_of_extreme_scores():

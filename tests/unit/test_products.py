@@ -9,14 +9,16 @@ from torch import nn
 
 from samples import flags, sentences, tiny_recipe, write_pairs
 from undivided import products
-from undivided.config import ModelConfig, build
+from undivided.artifact import Artifact
+from undivided.config import ModelConfig, SearchConfig, build
 from undivided.console import InputError
 from undivided.distributed import Group
+from undivided.engines import TorchEngine
 from undivided.gradients import Workers
 from undivided.layers import FeedForward
-from undivided.loss import smoothed_loss
+from undivided.loss import consistent_loss, smoothed_loss
 from undivided.models import make_model
-from undivided.products import Linear, choose_precision, rounded_products, rounds
+from undivided.products import Linear, Packs, choose_precision, linear, linear_relu, packing_works, rounded_products, rounds
 from undivided.tokens import PAD
 
 CPU = torch.device("cpu")
@@ -104,6 +106,24 @@ def test_the_loss_is_near_the_exact_one(kernels, monkeypatch):
     exact = F.cross_entropy(logits, labels.flatten(), ignore_index=PAD, label_smoothing=0.1, reduction="sum")
     with rounded_products():
         loss, _ = smoothed_loss(states, weight, labels, 0.1)
+    assert float(loss.detach()) == pytest.approx(float(exact.detach()), rel=0.01)
+    sides = [torch.autograd.grad(each, (states, weight)) for each in (loss, exact)]
+    for ours, right in zip(*sides):
+        assert ours.dtype is torch.float32
+        assert (ours - right).norm() < 0.03 * right.norm()
+
+
+@pytest.mark.parametrize("kernels", [True, False])
+def test_the_loss_of_two_passes_is_near_the_exact_one(kernels, monkeypatch):
+    if not kernels:
+        monkeypatch.setattr("undivided.kernels.fit", lambda *tensors: False)
+    torch.manual_seed(0)
+    states, weight = torch.randn(4, 9, 32, requires_grad=True), torch.randn(50, 32, requires_grad=True)
+    labels = torch.randint(4, 50, (2, 9))
+    labels[1, 6:] = PAD
+    exact, _ = consistent_loss(states, weight, labels, 0.1, 5.0)
+    with rounded_products():
+        loss, _ = consistent_loss(states, weight, labels, 0.1, 5.0)
     assert float(loss.detach()) == pytest.approx(float(exact.detach()), rel=0.01)
     sides = [torch.autograd.grad(each, (states, weight)) for each in (loss, exact)]
     for ours, right in zip(*sides):
@@ -213,3 +233,64 @@ def test_a_training_says_what_it_computes_with_and_learns(tmp_path, run, precisi
     assert losses[-1] < 0.9 * losses[0]
     assert json.loads((tmp_path / "run" / "config.json").read_text())["facts"]["precision"] == precision
     assert f"products in {precision}" in (tmp_path / "run" / "README.md").read_text()
+
+
+packed = pytest.mark.skipif(not packing_works(), reason="this PyTorch has no packed weights")
+
+
+@packed
+@pytest.mark.parametrize("shape", [(1, 40), (16, 40), (3, 7, 40), (2, 150, 40)])
+def test_packed_weights_change_nothing_but_the_last_bits(shape):
+    torch.manual_seed(0)
+    x, weight, bias, packs = torch.randn(shape), torch.randn(72, 40), torch.randn(72), Packs()
+    with torch.inference_mode(), packs.used():
+        for _ in range(2):
+            torch.testing.assert_close(linear(x, weight), F.linear(x, weight), rtol=1e-5, atol=1e-4)
+            torch.testing.assert_close(linear(x, weight, bias), F.linear(x, weight, bias), rtol=1e-5, atol=1e-4)
+            torch.testing.assert_close(linear_relu(x, weight, bias), F.linear(x, weight, bias).relu(), rtol=1e-5, atol=1e-4)
+    assert len(packs._made) == 1
+
+
+@packed
+def test_weights_are_packed_only_where_nothing_is_learned():
+    x, layer, packs = torch.randn(4, 32), Linear(32, 16), Packs()
+    with packs.used():
+        layer(x).sum().backward()
+        with torch.no_grad():
+            layer(x)
+        assert not packs._made
+        with torch.inference_mode():
+            layer(x)
+            assert list(packs._made) == [id(layer.weight)]
+            assert not Packs.suit(x.double())
+            assert not Packs.suit(x.to("meta"))
+    with torch.inference_mode():
+        other = Linear(32, 16)
+        other(x)
+    assert len(packs._made) == 1
+
+
+@packed
+def test_a_translator_of_changed_weights_packs_them_anew():
+    """Training validates with the same tensors again and again, each time with other numbers in them."""
+    model = make_model(ModelConfig(d_model=32, d_ff=64, n_heads=2, encoder_layers=1, decoder_layers=1), 40, 40).eval()
+    artifact = Artifact(build({}), None, model)
+
+    def scores():
+        found = TorchEngine(artifact).search([[5, 6, 7, 3]], SearchConfig(beam_size=2, max_extra=5), [[]], [0])
+        return [each.log_probability for _, found in found for each in found]
+
+    before = scores()
+    assert scores() == before
+    with torch.no_grad():
+        for each in model.parameters():
+            each.add_(0.1 * torch.randn_like(each))
+    assert scores() != pytest.approx(before, abs=1e-3)
+
+
+def test_without_packed_weights_products_are_as_ever(monkeypatch):
+    monkeypatch.setattr("undivided.products.packing_works", lambda: False)
+    x, weight, packs = torch.randn(4, 32), torch.randn(16, 32), Packs()
+    with torch.inference_mode(), packs.used():
+        assert torch.equal(linear(x, weight), F.linear(x, weight))
+    assert not packs._made

@@ -41,7 +41,7 @@ def test_newlines_in_a_text_stay(translator):
 
 def test_windows_change_nothing(translator, monkeypatch):
     whole = [result.text for result in translator.stream(LINES)]
-    monkeypatch.setattr("undivided.engines.torch.BATCH_TOKENS", 1)
+    monkeypatch.setattr("undivided.engines.contract.BATCH_TOKENS", 1)
     assert [result.text for result in translator.stream(LINES)] == whole
     assert [next(translator.stream([line])).text for line in LINES] == whole
 

@@ -8,6 +8,24 @@ from typing import Protocol
 from undivided.config import SearchConfig
 from undivided.search import Hypothesis
 
+BATCH_TOKENS = 1024
+"""Most source tokens of a batch, padding included."""
+BATCH_SENTENCES = 64
+"""Most sentences of a batch: with their beams as many rows as a product needs to be fast."""
+LEAST_SENTENCES = 8
+"""Towards the end batches have fewer, down to this, so that no worker waits long for another."""
+
+
+def by_length(lengths: Sequence[int], workers: int = 1) -> Iterator[list[int]]:
+    """Places in batches of like length, the longest first, so that what does not fit fails at once."""
+    order = sorted(range(len(lengths)), key=lambda place: -lengths[place])
+    start = 0
+    while start < len(order):
+        share = max(LEAST_SENTENCES, (len(order) - start) // (2 * workers)) if workers > 1 else BATCH_SENTENCES
+        size = max(1, min(BATCH_SENTENCES, share, BATCH_TOKENS // max(1, lengths[order[start]])))
+        yield order[start : start + size]
+        start += size
+
 
 class Engine(Protocol):
     """Turns source ids into target ids."""

@@ -19,6 +19,7 @@ from undivided.artifact import Artifact
 from undivided.config import SearchConfig
 from undivided.console import Console
 from undivided.corpus import digest
+from undivided.engines.contract import by_length
 from undivided.engines.specification import make_spec, position_rows
 from undivided.engines.torch import TorchEngine
 from undivided.search import Hypothesis, forced_scores, length_penalty
@@ -31,7 +32,6 @@ WEIGHTS = ("int8", "float32")
 """How a converted model keeps its weights: the first that proves close. Very small models may lose too much in 8 bits."""
 
 SHORTLIST = "vmap.txt"
-BATCH_TOKENS = 1024
 TOLERANCE = 0.15
 """Largest mean difference of a token's log-probability, in nats, that another engine may make on the sample sentences."""
 
@@ -176,7 +176,7 @@ class CTranslate2Engine:
             yield from self.reference.search(sources, config, prefixes, keys)
             return
         waiting = []
-        for batch in self._batches(sources):
+        for batch in by_length([len(row) for row in sources], self.translator.num_translators):
             limits = [max(len(sources[place]) - 1 + config.max_extra, len(prefixes[place]) + 1) for place in batch]
             results = self.translator.translate_batch(
                 [self._words(0, sources[place][:-1]) for place in batch],
@@ -198,15 +198,6 @@ class CTranslate2Engine:
         for each in waiting:
             for place, limit, result in zip(*each, strict=True):
                 yield place, self._ranked(result.result(), config, limit)
-
-    def _batches(self, sources: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-        """Places in batches of like length, the longest first; small enough that every worker has some."""
-        order = sorted(range(len(sources)), key=lambda place: -len(sources[place]))
-        start = 0
-        while start < len(order):
-            size = max(1, BATCH_TOKENS // len(sources[order[start]]))
-            yield order[start : start + size]
-            start += size
 
     def _words(self, side: int, row: Sequence[int]) -> list[str]:
         return [self.pieces[side][token] for token in row]

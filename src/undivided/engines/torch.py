@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-import numpy as np
 import torch
 
 from undivided.artifact import Artifact
 from undivided.attention import watched
-from undivided.batches import budget_bounds
 from undivided.config import SearchConfig
 from undivided.device import Crew
+from undivided.engines.contract import by_length
+from undivided.products import Packs
 from undivided.search import Hypothesis, Rule, search
-
-BATCH_TOKENS = 1024
-"""Most source tokens of a batch, padding included."""
 
 
 class TorchEngine:
@@ -28,7 +25,7 @@ class TorchEngine:
     def __init__(self, artifact: Artifact) -> None:
         self.model = artifact.model
         self.device = next(artifact.model.parameters()).device
-        self._crew = Crew(1)
+        self._crew, self._packs = Crew(1), Packs()
 
     def search(
         self,
@@ -46,26 +43,22 @@ class TorchEngine:
         def found(batch: list[int]) -> list[tuple[int, list[Hypothesis]]]:
             rows, begins = ([side[place] for place in batch] for side in (sources, prefixes))
             rule = None if rules is None else rules(batch)
-            results = search(self.model, rows, config, self.device, begins, [keys[place] for place in batch], rule=rule)
+            with self._packs.used():
+                results = search(self.model, rows, config, self.device, begins, [keys[place] for place in batch], rule=rule)
             return list(zip(batch, results, strict=True))
 
-        batches = list(by_length([len(row) for row in sources]))
+        batches = list(by_length([len(row) for row in sources], self._threads()))
         for done in self._workers(len(batches)).flow(found, batches):
             yield from done
 
+    def _threads(self) -> int:
+        """How many batches may be worked on side by side; one where somebody watches this thread."""
+        return torch.get_num_threads() if self.device.type == "cpu" and not watched() else 1
+
     def _workers(self, batches: int) -> Crew:
-        """As many as there are threads to compute with; none where one batch needs them all, or somebody watches this thread."""
-        threads = torch.get_num_threads()
-        if self.device.type != "cpu" or batches < 2 or watched():
+        """As many as there are threads to compute with; none where one batch needs them all."""
+        if batches < 2 or self._threads() == 1:
             return Crew(1)
-        if self._crew.size != threads:
-            self._crew = Crew(threads)
+        if self._crew.size != self._threads():
+            self._crew = Crew(self._threads())
         return self._crew
-
-
-def by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Places in batches of like length, the longest first, so that what does not fit fails at once."""
-    order = np.argsort(np.asarray(lengths, dtype=np.int64), kind="stable")
-    widths = np.asarray(lengths, dtype=np.int64)[order]
-    for start, end in reversed(budget_bounds(widths, widths, BATCH_TOKENS)):
-        yield order[start:end].tolist()

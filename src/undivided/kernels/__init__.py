@@ -16,7 +16,10 @@ from torch import Tensor
 
 from undivided.kernels.build import library, reason
 
-__all__ = ["WHOLE", "Mask", "add_norm", "attend", "attend_past", "drop", "fit", "linear_relu", "reason", "serve", "softmax_loss"]
+__all__ = [
+    "WHOLE", "Mask", "add_norm", "attend", "attend_rows", "best_next", "consistent_loss", "drop", "fit", "hasten", "linear_relu",
+    "reason", "serve", "softmax_loss",
+]  # fmt: skip
 
 WIDE = 16
 """Heads are as wide as a multiple of this."""
@@ -30,6 +33,11 @@ def fit(*tensors: Tensor) -> bool:
 def serve(*tensors: Tensor) -> bool:
     """Whether the kernels compute with these: where they fit and a gradient will be asked for."""
     return torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu") and fit(*tensors)
+
+
+def hasten(*tensors: Tensor) -> bool:
+    """Whether the kernels compute with these where no gradient will ever be asked for: in inference mode."""
+    return torch.is_inference_mode_enabled() and not torch.is_autocast_enabled("cpu") and fit(*tensors)
 
 
 def _kernels() -> ctypes.CDLL:
@@ -153,6 +161,21 @@ def softmax_loss(logits: Tensor, labels: Tensor, smoothing: float, totals: Tenso
     return found[0], found[1]
 
 
+def consistent_loss(first: Tensor, second: Tensor, labels: Tensor, smoothing: float, pull: float) -> tuple[float, float, float]:
+    """The logits `N V` of two passes, float32 or bfloat16, become their gradients, smoothing's constant part left out.
+
+    Returns the sums of the normalisers, of the labels' logits, and of both divergences. [R-Drop]
+    """
+    found = (c_double * 3)()
+    rows, width = first.shape
+    room = torch.empty(3 * (-(-width // WIDE) * WIDE))
+    _kernels().consistent_loss(
+        _at(first), _at(second), _at(labels), c_int64(rows), c_int64(width), c_int32(first.dtype is torch.bfloat16),
+        c_float(smoothing), c_float(pull), found, _at(room),
+    )  # fmt: skip
+    return found[0], found[1], found[2]
+
+
 class _Shape(ctypes.Structure):
     _fields_ = [
         *((name, c_int64) for name in ("batch", "heads", "queries", "keys", "width", "value_width")),
@@ -171,6 +194,11 @@ class _Heads(ctypes.Structure):
     @classmethod
     def of(cls, tensor: Tensor, start: int, width: int) -> _Heads:
         return cls(tensor.data_ptr() + 4 * start, tensor.stride(0), tensor.stride(1), width)
+
+    @classmethod
+    def within(cls, tensor: Tensor) -> _Heads:
+        """The same for a tensor, or view, `B H T K`."""
+        return cls(tensor.data_ptr(), tensor.stride(0), tensor.stride(2), tensor.stride(1))
 
 
 def attend(packed: Tensor, memory: Tensor | None, heads: int, widths: tuple[int, int], mask: Tensor | None) -> Tensor:
@@ -224,20 +252,36 @@ def _places(packed: Tensor, memory: Tensor | None, heads: int, widths: tuple[int
     ]
 
 
-def attend_past(query: Tensor, keys: Tensor, values: Tensor, places: Tensor, heads: int, first: int) -> Tensor:
-    """Eq. 1 for one new position of every beam, `B W (H K)`, and its past from `first` on, as a `Cache` holds it. No gradients."""
-    places = places.contiguous()
+def attend_rows(query: Tensor, key: Tensor, value: Tensor, places: Tensor, mask: Tensor | None = None, first: int = 0) -> Tensor:
+    """Eq. 1 for one position of every beam, `B W (H K)`, of keys and values `rows H T K` from position `first` on. No gradients.
+
+    `places`, `(B W) T`, tell in which row a position lies that a beam reads; `mask`, `(B W) T`, whether it may.
+    """
     beams, length = places.shape
-    width, value_width = keys.shape[2] // heads, values.shape[2] // heads
-    out = query.new_empty(*query.shape[:2], values.shape[2])
+    heads, (width, value_width) = key.shape[1], (each.shape[3] for each in (key, value))
+    out = query.new_empty(*query.shape[:2], heads * value_width)
+    mask = None if mask is None else mask.contiguous()
     sizes = (c_int64(each) for each in (beams, first, length, heads, width, value_width))
     _check(
-        _kernels().attend_past(
-            _at(query), c_int64(query.stride(1)), _at(keys), _at(values), c_int64(keys.shape[1]), _at(places),
+        _kernels().attend_rows(
+            _at(query), c_int64(query.stride(1)), *(ctypes.byref(_Heads.within(each)) for each in (key, value)),
+            _at(places), c_int64(places.stride(0)), c_int64(places.stride(1)), None if mask is None else _at(mask),
             *sizes, c_float(1 / math.sqrt(width)), _at(out),
         )
     )  # fmt: skip
     return out
+
+
+def best_next(logits: Tensor, count: int, begin: int) -> tuple[Tensor, Tensor]:
+    """Log-probabilities and ids of the most probable next tokens, best first: logits `… V` → twice `… C`. No id before `begin`."""
+    logits = logits.contiguous()
+    rows, width = logits.numel() // logits.shape[-1], logits.shape[-1]
+    scores = logits.new_empty(*logits.shape[:-1], count)
+    tokens = torch.empty_like(scores, dtype=torch.int64)
+    room = logits.new_empty(width // 64 + 1)
+    sizes = (c_int64(each) for each in (rows, width, begin, count))
+    _kernels().best_next(_at(logits), *sizes, _at(room), _at(scores), _at(tokens))
+    return scores, tokens
 
 
 def _check(failed: int) -> None:

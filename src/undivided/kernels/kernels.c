@@ -193,17 +193,79 @@ void softmax_loss(float *logits, const int64_t *labels, int64_t rows, int64_t wi
         softmax_row(logits + row * width, labels[row], width, smoothing, totals + row, found);
 }
 
-/* The same of bfloat16 numbers, the upper halves of floats: a row at a time is computed with in `room`, and rounded to the nearest. */
+/* bfloat16 numbers are the upper halves of floats. */
+static void widen(const uint16_t *from, float *to, int64_t count) {
+    bits_of_float *bits = (bits_of_float *)to;
+    for (int64_t i = 0; i < count; i++) bits[i] = (uint32_t)from[i] << 16;
+}
+
+/* To the nearest. */
+static void narrow(const float *from, uint16_t *to, int64_t count) {
+    const bits_of_float *bits = (const bits_of_float *)from;
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t number = bits[i], is_nan = (number & 0x7fffffffu) > 0x7f800000u;
+        to[i] = (uint16_t)(is_nan ? 0x7fc0u : (number + 0x7fffu + (number >> 16 & 1u)) >> 16);
+    }
+}
+
+/* The same of bfloat16 numbers: a row at a time is computed with in `room`. */
 void softmax_loss_half(uint16_t *logits, const int64_t *labels, int64_t rows, int64_t width, float smoothing, float *totals,
                        double *found, float *room) {
-    bits_of_float *bits = (bits_of_float *)room;
-    for (int64_t row = 0; row < rows; row++) {
-        uint16_t *each = logits + row * width;
-        for (int64_t i = 0; i < width; i++) bits[i] = (uint32_t)each[i] << 16;
+    for (int64_t row = 0; row < rows; row++, logits += width) {
+        widen(logits, room, width);
         softmax_row(room, labels[row], width, smoothing, totals + row, found);
-        for (int64_t i = 0; i < width; i++) {
-            uint32_t number = bits[i], is_nan = (number & 0x7fffffffu) > 0x7f800000u;
-            each[i] = (uint16_t)(is_nan ? 0x7fc0u : (number + 0x7fffu + (number >> 16 & 1u)) >> 16);
+        narrow(room, logits, width);
+    }
+}
+
+/* The logits x and y of two passes become their gradients, smoothing's constant part left out. With p and q their probabilities,
+   c the difference of their normalisers: KL(p, q) = p(x - y) - c and KL(q, p) = c - q(x - y); their gradients for x are
+   p(x - y - c - KL(p, q)) and p - q. Adds to `found` both normalisers, both logits of the label, both divergences. */
+static void consistent_row(float *x, float *y, float *gap, int64_t label, int64_t width, float smoothing, float pull, double *found) {
+    wide most = load(x), other_most = load(y), sum = {0}, other_sum = {0}, apart = {0}, other_apart = {0};
+    for (int64_t i = WIDE; i < width; i += WIDE) most = larger(load(x + i), most), other_most = larger(load(y + i), other_most);
+    float highest = largest_of(most), other_highest = largest_of(other_most);
+    found[1] += (double)x[label] + (double)y[label];
+    for (int64_t i = 0; i < width; i += WIDE) {
+        wide one = load(x + i), other = load(y + i), between = one - other;
+        one = exponential(one - highest);
+        other = exponential(other - other_highest);
+        sum += one, other_sum += other, apart += one * between, other_apart += other * between;
+        store(x + i, one), store(y + i, other), store(gap + i, between);
+    }
+    float total = sum_of(sum), other_total = sum_of(other_sum);
+    double norm = (double)highest + __builtin_log((double)total), other_norm = (double)other_highest + __builtin_log((double)other_total);
+    double c = norm - other_norm, there = (double)(sum_of(apart) / total) - c, back = c - (double)(sum_of(other_apart) / other_total);
+    found[0] += norm + other_norm;
+    found[2] += there + back;
+    float level = (float)(0.5 + pull * (1 - c - there)) / total, other_level = (float)(0.5 + pull * (1 + c - back)) / other_total;
+    float tilt = pull / total, other_tilt = pull / other_total;
+    for (int64_t i = 0; i < width; i += WIDE) {
+        wide p = load(x + i), q = load(y + i), between = load(gap + i);
+        store(x + i, p * (level + tilt * between) - q * other_tilt);
+        store(y + i, q * (other_level - other_tilt * between) - p * tilt);
+    }
+    x[label] += (smoothing - 1.0f) / 2;
+    y[label] += (smoothing - 1.0f) / 2;
+}
+
+/* All rows of both passes, float32 or, where `half`, bfloat16; `room` is for three rows, each padded to a multiple of 16. */
+void consistent_loss(void *first, void *second, const int64_t *labels, int64_t rows, int64_t width, int half, float smoothing,
+                     float pull, double *found, float *room) {
+    int64_t padded = up_to(width, WIDE);
+    void *passes[2] = {first, second};
+    for (int64_t row = 0; row < rows; row++) {
+        for (int i = 0; i < 2; i++) {
+            float *to = room + i * padded;
+            if (half) widen((uint16_t *)passes[i] + row * width, to, width);
+            else memcpy(to, (float *)passes[i] + row * width, (size_t)width * sizeof(float));
+            for (int64_t c = width; c < padded; c++) to[c] = -1e30f; /* next to no probability */
+        }
+        consistent_row(room, room + padded, room + 2 * padded, labels[row], padded, smoothing, pull, found);
+        for (int i = 0; i < 2; i++) {
+            const float *from = room + i * padded;
+            if (half) narrow(from, (uint16_t *)passes[i] + row * width, width);
+            else memcpy((float *)passes[i] + row * width, from, (size_t)width * sizeof(float));
         }
     }
 }
@@ -340,21 +402,24 @@ int attend_back(const shape *s, const heads *query, const heads *key, const head
     return 0;
 }
 
-/* Attention of one new position of every beam to its past. `places` tells for each beam and position the row in which it lies:
-   keys and values are rows × room × (heads · width). Widths are multiples of 16. */
-int attend_past(const float *query, int64_t query_row, const float *keys, const float *values, int64_t room, const int64_t *places,
-                int64_t beams, int64_t first, int64_t length, int64_t heads, int64_t width, int64_t value_width, float scale, float *out) {
+/* Attention of one position of every beam to what it reads: its past, or the memory of its sentence. `places` tells for each
+   beam (stride `beam_step`) and position (stride `step`) the row of keys and values in which it lies, `mask` whether it may be
+   read (NULL: all may). Widths are multiples of 16. */
+int attend_rows(const float *query, int64_t query_row, const heads *key, const heads *value, const int64_t *places, int64_t beam_step,
+                int64_t step, const uint8_t *mask, int64_t beams, int64_t first, int64_t length, int64_t heads, int64_t width,
+                int64_t value_width, float scale, float *out) {
     int64_t T = up_to(length - first, WIDE);
     float *scores = zeros(heads * T);
     if (!scores) return 1;
     for (int64_t i = 0; i < heads * T; i++) scores[i] = -__builtin_inff();
-    for (int64_t beam = 0; beam < beams; beam++, query += query_row, places += length, out += heads * value_width) {
+    for (int64_t beam = 0; beam < beams; beam++, query += query_row, places += beam_step, out += heads * value_width) {
         for (int64_t t = first; t < length; t++) {
-            const float *key = keys + (places[t] * room + t) * heads * width;
+            const float *from = key->at + places[t * step] * key->batch + t * key->row;
+            int may = !mask || mask[beam * length + t];
             for (int64_t h = 0; h < heads; h++) {
                 wide sum = {0};
-                for (int64_t i = h * width; i < (h + 1) * width; i += WIDE) sum += load(query + i) * load(key + i);
-                scores[h * T + t - first] = sum_of(sum) * scale;
+                for (int64_t i = 0; i < width; i += WIDE) sum += load(query + h * width + i) * load(from + h * key->head + i);
+                scores[h * T + t - first] = may ? sum_of(sum) * scale : -__builtin_inff();
             }
         }
         for (int64_t h = 0; h < heads; h++) {
@@ -370,7 +435,7 @@ int attend_past(const float *query, int64_t query_row, const float *keys, const 
             for (int64_t i = 0; i < value_width; i += WIDE) {
                 wide mix = {0};
                 for (int64_t t = first; t < length; t++)
-                    mix += scores[h * T + t - first] * load(values + ((places[t] * room + t) * heads + h) * value_width + i);
+                    mix += scores[h * T + t - first] * load(value->at + places[t * step] * value->batch + t * value->row + h * value->head + i);
                 store(out + h * value_width + i, mix / total);
             }
             for (int64_t t = length - first; t < T; t++) scores[h * T + t] = -__builtin_inff();
@@ -378,4 +443,43 @@ int attend_past(const float *query, int64_t query_row, const float *keys, const 
     }
     free(scores);
     return 0;
+}
+
+/* ---- the best next tokens ---------------------------------------------------------------------------------------------- */
+
+/* Of each row of logits the `count` most probable tokens, best first, and the logarithms of their probabilities; of equals the
+   first. Tokens before `begin` are never taken. Where there are too few, -inf. `tops` has room for width / 64 + 1. */
+void best_next(const float *logits, int64_t rows, int64_t width, int64_t begin, int64_t count, float *tops, float *scores,
+               int64_t *tokens) {
+    enum { BLOCK = 64 };
+    int64_t even = width / BLOCK * BLOCK;
+    for (int64_t row = 0; row < rows; row++, logits += width, scores += count, tokens += count) {
+        float highest = -__builtin_inff();
+        for (int64_t c = 0; c < even; c += BLOCK) {
+            wide most = load(logits + c);
+            for (int64_t i = WIDE; i < BLOCK; i += WIDE) most = larger(load(logits + c + i), most);
+            tops[c / BLOCK] = largest_of(most);
+            highest = tops[c / BLOCK] <= highest ? highest : tops[c / BLOCK];
+        }
+        tops[even / BLOCK] = __builtin_inff();
+        for (int64_t c = even; c < width; c++) highest = logits[c] <= highest ? highest : logits[c];
+        wide sum = {0};
+        for (int64_t c = 0; c < even; c += WIDE) sum += exponential(load(logits + c) - highest);
+        double total = sum_of(sum);
+        for (int64_t c = even; c < width; c++) total += __builtin_exp((double)logits[c] - (double)highest);
+        double below = (double)highest + __builtin_log(total);
+        for (int64_t i = 0; i < count; i++) scores[i] = -__builtin_inff(), tokens[i] = 0;
+        for (int64_t c = 0; c < width; c += BLOCK) {
+            if (tops[c / BLOCK] <= scores[count - 1]) continue;
+            for (int64_t token = c; token < c + BLOCK && token < width; token++) {
+                float each = logits[token];
+                if (!(each > scores[count - 1]) || token < begin) continue;
+                int64_t place = count - 1;
+                for (; place > 0 && scores[place - 1] < each; place--) scores[place] = scores[place - 1], tokens[place] = tokens[place - 1];
+                scores[place] = each;
+                tokens[place] = token;
+            }
+        }
+        for (int64_t i = 0; i < count; i++) scores[i] = (float)((double)scores[i] - below);
+    }
 }

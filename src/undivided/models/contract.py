@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from undivided.config import ModelConfig
 from undivided.layers import Embedding, Positions
+from undivided.products import linear
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Seq2Seq(nn.Module, ABC):
 
     def logits(self, states: Tensor) -> Tensor:
         """States `… D` → logits `… V` by the tied output layer. [paper 3.4]"""
-        return F.linear(states, self.output_weight)
+        return linear(states, self.output_weight)
 
 
 def _matrix(rows: int, columns: int) -> nn.Parameter:

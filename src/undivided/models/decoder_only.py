@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from undivided.attention import Cache, self_mask
@@ -11,6 +10,7 @@ from undivided.config import ModelConfig
 from undivided.layers import Embedding, Positions
 from undivided.models.stack import Stack, StackState
 from undivided.models.transformer import initialise_projections
+from undivided.products import linear
 
 
 class DecoderOnly(nn.Module):
@@ -53,4 +53,4 @@ class DecoderOnly(nn.Module):
 
     def logits(self, states: Tensor) -> Tensor:
         """States `… D` → logits `… V` by the tied output layer. [paper 3.4]"""
-        return F.linear(states, self.output_weight)
+        return linear(states, self.output_weight)
