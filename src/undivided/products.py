@@ -108,28 +108,27 @@ class Linear(nn.Linear):
         return _RoundedLinear.apply(x, self.weight, self.bias) if rounds(x) else linear(x, self.weight, self.bias)
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """xW + b, of packed weights where those are in use."""
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, exact: bool = False) -> Tensor:
+    """xW + b, of packed weights where those are in use; `exact`: in float32 also where they are rounded."""
     packs = _packing.packs
-    return F.linear(x, weight, bias) if packs is None or not packs.suit(x) else packs.product(x, weight, bias, "none")
+    return F.linear(x, weight, bias) if packs is None or not packs.suit(x) else packs.product(x, weight, bias, exact=exact)
 
 
 def linear_relu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """max(0, xW + b), of packed weights where those are in use."""
     packs = _packing.packs
-    if packs is None or not packs.suit(x):
-        return F.linear(x, weight, bias).relu_()
-    return packs.product(x, weight, bias, "relu")
+    return F.linear(x, weight, bias).relu_() if packs is None or not packs.suit(x) else packs.product(x, weight, bias, "relu")
 
 
 class Packs:
-    """Weights in the order in which this CPU's products read them best, made when first needed.
+    """Weights in the order in which this CPU's products read them best, made when first needed; `rounded`: to bfloat16.
 
     For models that no longer change. It holds each weight a second time.
     """
 
-    def __init__(self) -> None:
-        self._made: dict[int, tuple[Tensor, Tensor]] = {}
+    def __init__(self, rounded: bool = False) -> None:
+        self.rounded = rounded
+        self._made: dict[tuple[int, torch.dtype], tuple[Tensor, Tensor]] = {}
         self._lock = threading.Lock()
 
     @contextmanager
@@ -146,20 +145,20 @@ class Packs:
         """Whether a product with these rows can have packed weights."""
         return x.dtype is torch.float32 and x.device.type == "cpu" and torch.is_inference_mode_enabled() and packing_works()
 
-    def product(self, x: Tensor, weight: Tensor, bias: Tensor | None, then: str) -> Tensor:
+    def product(self, x: Tensor, weight: Tensor, bias: Tensor | None, then: str = "none", exact: bool = False) -> Tensor:
         """xW + b, and `then` what oneDNN knows by that name."""
+        dtype = torch.bfloat16 if self.rounded and not exact else torch.float32
         rows = x.reshape(-1, x.shape[-1])
-        count = len(rows)
-        below = round_up(count) - count
-        rows = F.pad(rows, (0, 0, 0, below)) if below else rows.contiguous()
-        out = torch.ops.mkldnn._linear_pointwise(rows, self._packed(weight), bias, then, [], "")
-        return out[:count].view(*x.shape[:-1], -1)
+        rows = _extended(rows) if rows.dtype is dtype else _copied(rows, dtype)
+        bias = None if bias is None else bias.to(dtype)
+        return _exact(torch.ops.mkldnn._linear_pointwise(rows, self._packed(weight, dtype), bias, then, [], ""), x.shape)
 
-    def _packed(self, weight: Tensor) -> Tensor:
+    def _packed(self, weight: Tensor, dtype: torch.dtype) -> Tensor:
+        key = id(weight), dtype
         with self._lock:
-            if id(weight) not in self._made:
-                self._made[id(weight)] = weight, torch.ops.mkldnn._reorder_linear_weight(weight.detach())
-            return self._made[id(weight)][1]
+            if key not in self._made:
+                self._made[key] = weight, torch.ops.mkldnn._reorder_linear_weight(weight.detach().to(dtype))
+            return self._made[key][1]
 
 
 class _Packing(threading.local):
@@ -187,11 +186,25 @@ def rounded_feed_forward(x: Tensor, inner: Linear, outer: Linear) -> Tensor:
 
 def rounded_rows(x: Tensor) -> Tensor:
     """`… K` → bfloat16 rows `N K`, and below them rows of zeros up to a round number."""
-    rows = x.reshape(-1, x.shape[-1])
-    padded = torch.empty(round_up(len(rows)), rows.shape[1], dtype=torch.bfloat16)
-    padded[: len(rows)] = rows
-    padded[len(rows) :] = 0
+    padded = _copied(x.reshape(-1, x.shape[-1]), torch.bfloat16)
+    padded[x.shape[:-1].numel() :] = 0
     return padded
+
+
+def _copied(rows: Tensor, dtype: torch.dtype) -> Tensor:
+    """Rows in a type, and below them, up to a round number, whatever lies there."""
+    padded = torch.empty(round_up(len(rows)), rows.shape[1], dtype=dtype)
+    padded[: len(rows)] = rows
+    return padded
+
+
+def _extended(rows: Tensor) -> Tensor:
+    """The same without a copy, where the memory behind the rows goes on far enough. Nobody may write to it."""
+    count, width = round_up(len(rows)), rows.shape[1]
+    end = (rows.storage_offset() + count * width) * rows.element_size()
+    if rows.is_contiguous() and end <= rows.untyped_storage().nbytes():
+        return rows.as_strided((count, width), (width, 1))
+    return _copied(rows, rows.dtype)
 
 
 def round_up(rows: int) -> int:
@@ -205,7 +218,7 @@ def round_up(rows: int) -> int:
 
 def _exact(rows: Tensor, shape: torch.Size) -> Tensor:
     """The first rows as a float32 tensor of some shape, but for its last dimension."""
-    return rows[: shape[:-1].numel()].view(*shape[:-1], -1).float()
+    return rows[: shape[:-1].numel()].view(*shape[:-1], rows.shape[1]).float()
 
 
 class _RoundedLinear(torch.autograd.Function):

@@ -19,6 +19,7 @@ from undivided.engines.ctranslate2 import CTranslate2Engine, Unfit, convert, exp
 from undivided.engines.specification import make_spec
 from undivided.engines.torch import TorchEngine
 from undivided.models import make_model
+from undivided.products import packing_works
 from undivided.tokens import EOS
 from undivided.translate import Translator
 
@@ -178,6 +179,25 @@ def test_without_the_extra_auto_is_the_reference(folder, monkeypatch):
     said = Said()
     assert Translator(folder, threads=1, console=said).engine.name == "torch"
     assert "pip install 'undivided[ctranslate2]'" in said.lines[0]
+
+
+@pytest.mark.skipif(not packing_works(), reason="this PyTorch has no packed weights")
+def test_pytorch_with_rounded_products_is_near_the_reference(translator, folder):
+    """Of a trained model: nearly every translation is the same, and scores are close."""
+    lines = [source for source, _ in sentences(60, seed=11)]
+    engine = Translator(folder, threads=1, engine="torch-bfloat16")
+    assert engine.engine.name == "torch-bfloat16"
+    ours, exact = (list(each.stream(lines)) for each in (engine, Translator(folder, threads=1, engine="torch")))
+    same = [(one, other) for one, other in zip(ours, exact, strict=True) if one.text == other.text]
+    assert len(same) >= 57
+    assert any(one.score != other.score for one, other in same)
+    for one, other in same:
+        assert one.score == pytest.approx(other.score, abs=0.05)
+
+
+def test_an_unknown_engine_is_refused(folder):
+    with pytest.raises(InputError, match="none of auto, torch, torch-bfloat16, ctranslate2"):
+        Translator(folder, engine="marian")
 
 
 def test_a_folder_that_cannot_be_written_still_translates(folder, monkeypatch):

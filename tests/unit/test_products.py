@@ -252,6 +252,30 @@ def test_packed_weights_change_nothing_but_the_last_bits(shape):
 
 
 @packed
+def test_packed_weights_may_be_rounded():
+    torch.manual_seed(0)
+    x, weight, bias, packs = torch.randn(5, 7, 40), torch.randn(72, 40), torch.randn(72), Packs(rounded=True)
+    wanted = x @ weight.t() + bias
+    with torch.inference_mode(), packs.used():
+        out = linear(x, weight, bias)
+        assert out.dtype is torch.float32
+        assert 0 < (out - wanted).norm() < 0.01 * wanted.norm()
+        torch.testing.assert_close(linear(x, weight, bias, exact=True), wanted, rtol=1e-5, atol=1e-4)
+        assert (linear_relu(x, weight, bias) - wanted.relu()).norm() < 0.01 * wanted.norm()
+
+
+@packed
+def test_rows_in_the_midst_of_a_tensor_are_read_as_they_are_and_nothing_is_written():
+    torch.manual_seed(0)
+    whole, weight, packs = torch.randn(50, 40), torch.randn(72, 40), Packs()
+    before = whole.clone()
+    with torch.inference_mode(), packs.used():
+        for part in (whole[3:20], whole[45:], whole[:, :40:1], whole.t()[:, :40].t()[:7]):
+            torch.testing.assert_close(linear(part, weight), F.linear(part, weight), rtol=1e-5, atol=1e-4)
+    assert torch.equal(whole, before)
+
+
+@packed
 def test_weights_are_packed_only_where_nothing_is_learned():
     x, layer, packs = torch.randn(4, 32), Linear(32, 16), Packs()
     with packs.used():
@@ -261,7 +285,7 @@ def test_weights_are_packed_only_where_nothing_is_learned():
         assert not packs._made
         with torch.inference_mode():
             layer(x)
-            assert list(packs._made) == [id(layer.weight)]
+            assert list(packs._made) == [(id(layer.weight), torch.float32)]
             assert not Packs.suit(x.double())
             assert not Packs.suit(x.to("meta"))
     with torch.inference_mode():

@@ -26,8 +26,9 @@ def add_compute(verb: argparse.ArgumentParser, engine: str | None) -> None:
         verb.add_argument(
             "--engine",
             default=engine,
-            choices=["auto", "torch", "ctranslate2"],
-            help=f"torch is the reference; ctranslate2 is faster on a CPU; auto takes it where it can serve (default: {engine})",
+            choices=["auto", "torch", "torch-bfloat16", "ctranslate2"],
+            help="torch is the reference, torch-bfloat16 the same with rounded products, for CPUs made for that; ctranslate2 is "
+            f"faster on a CPU, and auto takes it where it can serve (default: {engine})",
         )
     verb.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
     verb.add_argument("--threads", type=int, default=0, metavar="N", help="CPU threads; 0 is all cores (default: 0)")

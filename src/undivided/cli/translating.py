@@ -99,7 +99,7 @@ def _share_out(options: argparse.Namespace, search: dict[str, Any], console: Con
     if engine == "auto":
         # Once, here: all workers must take the same.
         found = Translator(options.model, options.device, options.threads, "auto", console).engine.name
-        engine = "torch" if found == "torch" else "ctranslate2"
+        engine = found if found.startswith("torch") else "ctranslate2"
     translate_file(
         options.model,
         options.file,

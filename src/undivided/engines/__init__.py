@@ -8,9 +8,12 @@ from undivided.artifact import Artifact
 from undivided.console import Console, InputError
 from undivided.engines.contract import Engine
 from undivided.engines.ctranslate2 import CTranslate2Engine, Unfit, convert, expressible, installed
-from undivided.engines.torch import TorchEngine
+from undivided.engines.torch import ROUNDED, TorchEngine
+from undivided.products import packing_works
 
-__all__ = ["CTranslate2Engine", "Engine", "TorchEngine", "choose_engine"]
+__all__ = ["ENGINES", "ROUNDED", "CTranslate2Engine", "Engine", "TorchEngine", "choose_engine"]
+
+ENGINES = ("auto", "torch", ROUNDED, "ctranslate2")
 
 
 def choose_engine(name: str, artifact: Artifact, folder: Path | None, threads: int, console: Console) -> Engine:
@@ -21,8 +24,10 @@ def choose_engine(name: str, artifact: Artifact, folder: Path | None, threads: i
     reference = TorchEngine(artifact)
     if name == "torch" or folder is None:
         return reference
-    if name not in ("auto", "ctranslate2"):
-        raise InputError(f"engine: {name!r} is none of auto, torch, ctranslate2")
+    if name not in ENGINES:
+        raise InputError(f"engine: {name!r} is none of {', '.join(ENGINES)}")
+    if name == ROUNDED:
+        return _rounded(artifact)
     if name == "auto" and reference.device.type != "cpu":
         return reference
     try:
@@ -35,3 +40,13 @@ def choose_engine(name: str, artifact: Artifact, folder: Path | None, threads: i
             raise InputError(f"engine: CTranslate2 cannot run this model: {reason}") from None
         console.say(f"translating with PyTorch; CTranslate2, which is faster on a CPU, cannot serve: {reason}")
         return reference
+
+
+def _rounded(artifact: Artifact) -> Engine:
+    """PyTorch with rounded products, where there are such."""
+    engine = TorchEngine(artifact, rounded=True)
+    if engine.device.type != "cpu":
+        raise InputError(f"engine: {ROUNDED} is for a CPU; leave --engine out")
+    if not packing_works():
+        raise InputError(f"engine: this PyTorch has no {ROUNDED} products on this CPU; use --engine torch")
+    return engine

@@ -86,7 +86,7 @@ class Seq2Seq(nn.Module, ABC):
 
     def logits(self, states: Tensor) -> Tensor:
         """States `… D` → logits `… V` by the tied output layer. [paper 3.4]"""
-        return linear(states, self.output_weight)
+        return linear(states, self.output_weight, exact=True)
 
 
 def _matrix(rows: int, columns: int) -> nn.Parameter:

@@ -53,4 +53,4 @@ class DecoderOnly(nn.Module):
 
     def logits(self, states: Tensor) -> Tensor:
         """States `… D` → logits `… V` by the tied output layer. [paper 3.4]"""
-        return linear(states, self.output_weight)
+        return linear(states, self.output_weight, exact=True)
