@@ -266,6 +266,24 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return [*lines, *("| " + " | ".join(row) + " |" for row in rows)]
 
 
+def plot(path: Path, over: str, curves: dict[str, tuple[list[Any], list[float]]], unit: str, *, straight: bool = False) -> None:
+    """Curves in a picture; sizes grow by factors unless `straight`, values begin at 0."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(6, 3.5))
+    for name, (places, values) in curves.items():
+        axes.plot(places, values, "o-", label=name)
+    axes.set(xlabel=over, ylabel=unit, xscale="linear" if straight else "log", ylim=(0, None))
+    axes.legend()
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
+
+
 def machine() -> str:
     """What it was measured on."""
     model = platform.processor() or platform.machine()

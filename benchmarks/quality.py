@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import measure
-from measure import CORES, ROOT, table
+from measure import CORES, ROOT, plot, table
 
 RECIPE = ROOT / "recipes" / "multi30k-en-de.yaml"
 MENDED = ROOT / "benchmarks" / "peers" / "mended_fairseq.py"
@@ -102,10 +102,10 @@ def new_lines(path: Path, seen: int, pattern: str) -> Callable[[], float | None]
     return notice
 
 
-def train_ours(home: Path, clock: Clock, minutes: float, corpus: dict[str, list[str]]) -> str:
-    """`undivided train` with the shipped recipe; the text of the test set."""
+def train_ours(home: Path, clock: Clock, minutes: float, corpus: dict[str, list[str]], recipe: Path) -> str:
+    """`undivided train` with a shipped recipe; the text of the test set."""
     out = home / "model"
-    command = [sys.executable, "-m", "undivided", "train", str(RECIPE), "--train", *corpus["train"], "--valid", *corpus["val"]]
+    command = [sys.executable, "-m", "undivided", "train", str(recipe), "--train", *corpus["train"], "--valid", *corpus["val"]]
     # Its own minutes count steps alone: the rate falls to zero a little before the clock, which counts all, is over.
     command += ["--out", str(out), "--minutes", str(0.95 * minutes)]
     notice = new_lines(out / "training" / "log.jsonl", len(clock.points), r'"event": "(?:validation|final)".*?"bleu": ([0-9.]+)')
@@ -143,7 +143,7 @@ def prepare_fairseq(home: Path, corpus: dict[str, list[str]]) -> Path:
     return data
 
 
-def train_fairseq(home: Path, clock: Clock, minutes: float, corpus: dict[str, list[str]]) -> str:
+def train_fairseq(home: Path, clock: Clock, minutes: float, corpus: dict[str, list[str]], _: Path) -> str:
     """fairseq-train with the published recipe, validation by greedy decoding; the text of the test set."""
     data = prepare_fairseq(home, corpus)
     clock.tick()
@@ -185,14 +185,18 @@ def report(options: argparse.Namespace, clocks: dict[str, Clock]) -> list[str]:
     rows = [row for row in rows if any(row[1:])]
     body = [
         "Multi30k English → German, the tiny model of Wu et al. (2021). The clock counts everything a side does, also its own "
-        "validation by greedy decoding of `val`. Ours follows `recipes/multi30k-en-de.yaml`, fairseq the recipe "
+        f"validation by greedy decoding of `val`. Ours follows `recipes/{options.recipe.name}`, fairseq the recipe "
         "published with the model (Adam, inverse square root from 0.005, 2,000 steps of warm-up, batches of 4,096 tokens).",
         "",
         "Minutes to a validation BLEU (cased sacreBLEU, greedy):",
         "",
         *table(["BLEU", *clocks], rows),
         "",
+        f"![BLEU over minutes]({options.report.stem}.svg)",
+        "",
     ]
+    curves = {name: ([at / 60 for at, _ in clock.points], [bleu for _, bleu in clock.points]) for name, clock in clocks.items()}
+    plot(options.report.with_suffix(".svg"), "minutes", curves, "BLEU", straight=True)
     for name, clock in clocks.items():
         body += [
             f"## {name}",
@@ -213,6 +217,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=60, help="for each side")
     parser.add_argument("--sides", nargs="+", default=list(SIDES), choices=list(SIDES))
+    parser.add_argument("--recipe", type=Path, default=RECIPE, help="of ours")
     parser.add_argument("--out", type=Path, default=ROOT / "models" / "quality")
     parser.add_argument("--report", type=Path, default=ROOT / "docs" / "benchmarks" / "quality.md")
     options = parser.parse_args()
@@ -227,7 +232,7 @@ def main() -> None:
             if name != "undivided":
                 measure.python_of(name)
             clock.start()
-            text = SIDES[name](home / name, clock, options.minutes, corpus)
+            text = SIDES[name](home / name, clock, options.minutes, corpus, options.recipe)
             clock.result = scored(text, corpus["test_2016_flickr"][1], home / name)
             clock.start()  # the test is not on the clock
             clock.tick()

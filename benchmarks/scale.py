@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import measure
-from measure import ROOT, table
+from measure import ROOT, plot, table
 
 from undivided.config import CorpusFiles, DataConfig, Recipe, SearchConfig, build
 
@@ -198,23 +198,6 @@ def vocabularies(options: argparse.Namespace, picture: Path) -> list[str]:
     head = ["vocabulary", "all logits, MB", "training, MB more", "seconds"]
     note = f"One step of {tokens:,} tokens; a loss that holds all logits and their gradient needs the second column at least twice."
     return ["## Vocabulary", "", note, "", *table(head, rows), "", f"![memory against vocabulary]({picture.name})", ""]
-
-
-def plot(path: Path, over: str, curves: dict[str, tuple[list[int], list[float]]], unit: str) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(6, 3.5))
-    for name, (places, values) in curves.items():
-        axes.plot(places, values, "o-", label=name)
-    axes.set(xlabel=over, ylabel=unit, xscale="log", ylim=(0, None))
-    axes.legend()
-    figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, metadata={"Date": None})
-    pyplot.close(figure)
 
 
 def main() -> None:
