@@ -44,6 +44,8 @@ ROUNDED = "undivided, torch-bfloat16 engine"
 AUTO = "undivided, auto engine, raw text"
 LISTED = "undivided, auto engine, raw text, --shortlist"
 FAST = "undivided, auto engine, preset fast"
+CLOSE = {REFERENCE: "ctranslate2 float32", AUTO: "ctranslate2 int8"}
+"""Who is so near to whom that they meet once more, alone."""
 SLOW = {"joeynmt": 10}
 """Several times slower than all others: of so many sentences it translates one."""
 QUIET = Console(quiet=True, stream=io.StringIO())
@@ -195,6 +197,21 @@ class Run:
         written = self.event.options.length * len(sources) or sum(map(len, done["outputs"]))
         return Piece(done["seconds"], len(sources), self.event.flops(len(sources) / len(self.event.ids), written))
 
+    def duel(self, pair: tuple[str, str]) -> tuple[list[float], dict[str, list[float]]]:
+        """Two sides in turn, now one and now the other first: ratios of their speeds, and times of single sentences."""
+        options, ratios = self.event.options, []
+        times: dict[str, list[float]] = {name: [] for name in pair}
+        for number in range(options.duels):
+            seconds = {}
+            for name in pair[:: 1 if number % 2 == 0 else -1]:
+                seconds[name] = self.workers[name].ask("translate", sources=self.event.sources(name))["seconds"]
+            ratios.append(seconds[pair[1]] / seconds[pair[0]])
+            print(f"duel {number + 1}, {pair[0]} against {pair[1]}: {ratios[-1]:.3f}", file=sys.stderr)
+        for place in range(2 * options.single):
+            for name in pair[:: 1 if place % 2 == 0 else -1]:
+                times[name] += self.workers[name].ask("one by one", sources=self.event.sources(name)[place : place + 1])["times"]
+        return ratios, times
+
     def agreement(self, name: str) -> float:
         """Of how many sentences the output is that of our reference, as far as both go."""
         pairs = zip(self.outputs[name], self.outputs[REFERENCE][:: SLOW.get(name, 1)], strict=True)
@@ -224,6 +241,28 @@ def rows_of(run: Run, series: dict[str, Series]) -> list[list[str]]:
         ratios_text = [f"{ratio:.2f} ×" for ratio in ratios]
         rows.append([name, f"{each.rate:.1f}", *ratios_text, share, *latency, memory, f"{words:.1f}", same])
     return rows
+
+
+def duels(run: Run, series: dict[str, Series]) -> list[str]:
+    """Of sides that are close, the second table: what the rounds of all cannot tell apart on a machine that drifts."""
+    rows = []
+    for ours, kind in CLOSE.items():
+        rivals = [name for name in series if name.startswith(kind)]
+        if not rivals:
+            continue
+        rival = max(rivals, key=lambda name: series[name].rate)
+        ratios, times = run.duel((ours, rival))
+        latency = [f"{1000 * percentile(times[name], share):.0f} ms" for share in (0.5, 0.95) for name in (ours, rival)]
+        spread = f"{min(ratios):.2f}–{max(ratios):.2f}"
+        wins = f"{sum(ratio >= 1 for ratio in ratios)} of {len(ratios)}"
+        rows.append([ours, rival, f"{statistics.median(ratios):.2f} ×", spread, wins, *latency])
+    head = ["ours", "against", "ours is", "range", "ahead", "p50", "theirs", "p95", "theirs"]
+    return ["## One against one", "", DUELS, "", *table(head, rows), ""] if rows else []
+
+
+DUELS = """\
+The same sentences by the two in turn, nobody else at work between them; then one sentence at a time, each by both, before
+the next one."""
 
 
 def start_up(folder: Path, rounds: int) -> list[str]:
@@ -268,6 +307,7 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=16, help="tokens of every output; 0 lets them end by themselves")
     parser.add_argument("--beam", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--duels", type=int, default=7, help="rounds of the closest against each other alone")
     parser.add_argument("--model", default="", help="a trained model folder instead of random weights")
     parser.add_argument("--preset", default="base", help="size of the random model; with base, `fast` is measured too")
     parser.add_argument("--peers", nargs="*", default=PEERS, choices=PEERS)
@@ -284,7 +324,7 @@ def main() -> None:
         run = Run(event, problems)
         series = measure.interleaved(run.workers, options.rounds, run.piece)
         head = ["side", "sentences/s", "our torch is", "our auto is", "share", "p50", "p95", "peak memory", "tokens", "same output"]
-        lines = table(head, rows_of(run, series))
+        lines = [*table(head, rows_of(run, series)), "", *(duels(run, series) if options.duels else [])]
         run.close()
         starting = start_up(event.folder, min(5, options.rounds))
     gaps = ", ".join(f"{kind} {gap:.3f}" for kind, (gap, _) in event.converted.items())
@@ -296,7 +336,7 @@ def main() -> None:
         f"converted models (mean difference of log-probabilities): {gaps}."
     )
     absent = [f"- {peer} took no part: {reason}" for peer, reason in problems.items()]
-    body = [f"{facts} {NOTES}", "", *lines, "", *absent, "", "## Start-up", "", *starting]
+    body = [f"{facts} {NOTES}", "", *lines, *absent, "", "## Start-up", "", *starting]
     measure.write_report(options.report, "Translation speed", "translate.py", sys.argv[1:], body)
 
 

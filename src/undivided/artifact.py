@@ -16,6 +16,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from undivided import __version__, manifest
 from undivided.card import model_card
@@ -108,7 +109,7 @@ def check_weights(config: ModelConfig, make: Callable[[], nn.Module], path: Path
     if layers > len(found):
         raise InputError(f"{path}: the config has {layers:,} layers, but there are only {len(found):,} tensors")
     try:
-        with torch.device("meta"):
+        with torch.device("meta"), _NoChance():
             wanted = shapes_of(dict(make().named_parameters()))
     except (RuntimeError, ValueError, TypeError, OverflowError, MemoryError) as error:
         raise InputError(f"{path.with_name('config.json')}: describes no model that can be built: {error}") from None
@@ -249,10 +250,19 @@ def _filled(config: ModelConfig, make: Callable[[], Model], folder: Path, device
     """A model with the weights of a folder, which are looked at before any memory is taken."""
     path = folder / "model.safetensors"
     check_weights(config, make, path)
-    model = make()
+    with _NoChance():
+        model = make()
     fill(model, read_tensors(path), str(path))
     model.eval()
     return model.to(device) if device is not None else model
+
+
+class _NoChance(TorchFunctionMode):
+    """Within, no random number is drawn for weights, which takes long in a large model: they are about to be read."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        drawn = func in (Tensor.uniform_, Tensor.normal_)
+        return args[0] if drawn else func(*args, **(kwargs or {}))
 
 
 def _read_config(folder: Path) -> tuple[Recipe, object, dict[str, Any]]:

@@ -60,7 +60,7 @@ class Residual(nn.Module):
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         y = sublayer(self.norm(x) if self.pre else x)
-        if kernels.serve(x, y) or kernels.hasten(x, y):
+        if kernels.serve(x, y) or (kernels.hasten(x, y) and not self.pre):
             mask = self.dropout.mask()
             return kernels.drop(y, mask, x) if self.pre else kernels.add_norm(x, y, mask, self.norm)
         x = x + self.dropout(y)

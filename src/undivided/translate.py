@@ -147,7 +147,7 @@ class Translator:
         src = self.artifact.tokenizer.source.encode(sources)
         tgt = self.artifact.tokenizer.target.encode(targets)
         result: list[list[float]] = [[] for _ in src]
-        for batch in by_length([max(len(s), len(t)) for s, t in zip(src, tgt, strict=True)]):
+        for batch in by_length([max(len(s), len(t)) for s, t in zip(src, tgt, strict=True)], beams=4):
             rows = forced_scores(self.artifact.model, [src[i] for i in batch], [tgt[i] for i in batch], self.device)
             for place, row in zip(batch, rows, strict=True):
                 result[place] = row

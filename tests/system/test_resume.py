@@ -8,9 +8,11 @@ import shutil
 import signal
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import torch
 
 from samples import environment, flags, sentences, tiny_recipe, write_pairs
 from undivided import checkpoint
@@ -272,3 +274,13 @@ def test_two_trainings_in_one_folder_are_refused(recipe, tmp_path):
         pass
     train(at(recipe, tmp_path / "m", max_steps=2), Console(quiet=True))
     assert (tmp_path / "m" / "model.safetensors").exists()
+
+
+def test_a_running_average_forgets_the_beginning_soon(recipe, tmp_path):
+    """Each step it moves towards the weights by 1 - decay, and in the first steps by more."""
+    train(at(recipe, tmp_path, max_steps=6, save_every=1, keep_last=6, ema=0.99), Console(quiet=True))
+    steps = [checkpoint.read(tmp_path / "training" / "checkpoints" / f"step-{number:09d}").tensors for number in range(1, 7)]
+    for number, (before, after) in enumerate(pairwise(steps), start=2):
+        for name, average in after["ema"].items():
+            wanted = torch.lerp(before["ema"][name], after["model"][name], 10 / (10 + number))
+            torch.testing.assert_close(average, wanted)

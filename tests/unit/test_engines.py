@@ -15,6 +15,7 @@ from undivided.console import Console, InputError
 from undivided.device import one_thread
 from undivided.engines import choose_engine
 from undivided.engines import ctranslate2 as ct2
+from undivided.engines.contract import by_length
 from undivided.engines.ctranslate2 import CTranslate2Engine, Unfit, convert, expressible, sample_rows
 from undivided.engines.specification import make_spec
 from undivided.engines.torch import TorchEngine
@@ -213,11 +214,25 @@ def test_a_folder_that_cannot_be_written_still_translates(folder, monkeypatch):
     assert not (folder / "ctranslate2-int8").exists()
 
 
+@pytest.mark.parametrize("workers", [1, 2, 5])
+@pytest.mark.parametrize(("beams", "most"), [(1, 256), (4, 64), (300, 1)])
+def test_batches_hold_every_sentence_once_and_get_smaller_towards_the_end(beams, most, workers):
+    lengths = [1 + number * 37 % 50 for number in range(1400)] + [5000, 0]
+    batches = list(by_length(lengths, beams, workers))
+    assert sorted(place for batch in batches for place in batch) == list(range(1402))
+    assert batches[0] == [1400]
+    widest = [lengths[batch[0]] for batch in batches]
+    assert widest == sorted(widest, reverse=True)
+    assert max(len(batch) for batch in batches) <= most
+    assert all(len(batch) * wide * beams <= 4096 or len(batch) == 1 for batch, wide in zip(batches, widest, strict=True))
+    assert len(batches[-2]) == (most if workers == 1 else min(most, 16))
+
+
 def test_batches_side_by_side_change_nothing(translator, monkeypatch):
     """Each worker computes alone, so that the last bits are those of one thread."""
     rows = translator.artifact.tokenizer.source.encode([source for source, _ in sentences(40, seed=7)])
     config, engine = SearchConfig(beam_size=3, n_best=2), TorchEngine(translator.artifact)
-    monkeypatch.setattr("undivided.engines.contract.BATCH_TOKENS", 48)
+    monkeypatch.setattr("undivided.engines.contract.BATCH_TOKENS", 3 * 48)
 
     def found(threads):
         monkeypatch.setattr("undivided.engines.torch.torch.get_num_threads", lambda: threads)
@@ -230,7 +245,7 @@ def test_batches_side_by_side_change_nothing(translator, monkeypatch):
 
 
 def test_whoever_watches_sees_every_batch(translator, monkeypatch):
-    monkeypatch.setattr("undivided.engines.contract.BATCH_TOKENS", 48)
+    monkeypatch.setattr("undivided.engines.contract.BATCH_TOKENS", 3 * 48)
     monkeypatch.setattr("undivided.engines.torch.torch.get_num_threads", lambda: 2)
     rows = translator.artifact.tokenizer.source.encode([source for source, _ in sentences(20, seed=7)])
     sentences_seen = []

@@ -8,23 +8,24 @@ from typing import Protocol
 from undivided.config import SearchConfig
 from undivided.search import Hypothesis
 
-BATCH_TOKENS = 1024
-"""Most source tokens of a batch, padding included."""
-BATCH_SENTENCES = 64
-"""Most sentences of a batch: with their beams as many rows as a product needs to be fast."""
-LEAST_SENTENCES = 8
-"""Towards the end batches have fewer, down to this, so that no worker waits long for another."""
+BATCH_ROWS = 256
+"""Most hypotheses of a batch, sentences times beams: as many as a product needs to be fast."""
+BATCH_TOKENS = 16 * BATCH_ROWS
+"""Most source tokens of a batch times beams, padding included."""
+LEAST_SENTENCES = 16
+"""Towards the end batches have fewer sentences, down to this, so that no worker waits long for another."""
 
 
-def by_length(lengths: Sequence[int], workers: int = 1) -> Iterator[list[int]]:
+def by_length(lengths: Sequence[int], beams: int = 1, workers: int = 1) -> Iterator[list[int]]:
     """Places in batches of like length, the longest first, so that what does not fit fails at once."""
     order = sorted(range(len(lengths)), key=lambda place: -lengths[place])
     start = 0
     while start < len(order):
-        share = max(LEAST_SENTENCES, (len(order) - start) // (2 * workers)) if workers > 1 else BATCH_SENTENCES
-        size = max(1, min(BATCH_SENTENCES, share, BATCH_TOKENS // max(1, lengths[order[start]])))
-        yield order[start : start + size]
-        start += size
+        size = min(BATCH_ROWS // beams, BATCH_TOKENS // beams // max(1, lengths[order[start]]))
+        if workers > 1:
+            size = min(size, max(LEAST_SENTENCES, (len(order) - start) // (2 * workers)))
+        yield order[start : start + max(1, size)]
+        start += max(1, size)
 
 
 class Engine(Protocol):

@@ -176,7 +176,7 @@ class CTranslate2Engine:
             yield from self.reference.search(sources, config, prefixes, keys)
             return
         waiting = []
-        for batch in by_length([len(row) for row in sources], self.translator.num_translators):
+        for batch in by_length([len(row) for row in sources], config.beam_size, self.translator.num_translators):
             limits = [max(len(sources[place]) - 1 + config.max_extra, len(prefixes[place]) + 1) for place in batch]
             results = self.translator.translate_batch(
                 [self._words(0, sources[place][:-1]) for place in batch],

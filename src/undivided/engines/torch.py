@@ -49,7 +49,7 @@ class TorchEngine:
                 results = search(self.model, rows, config, self.device, begins, [keys[place] for place in batch], rule=rule)
             return list(zip(batch, results, strict=True))
 
-        batches = list(by_length([len(row) for row in sources], self._threads()))
+        batches = list(by_length([len(row) for row in sources], _beams(config), self._threads()))
         for done in self._workers(len(batches)).flow(found, batches):
             yield from done
 
@@ -64,3 +64,8 @@ class TorchEngine:
         if self._crew.size != self._threads():
             self._crew = Crew(self._threads())
         return self._crew
+
+
+def _beams(config: SearchConfig) -> int:
+    """How many hypotheses of a sentence are followed."""
+    return config.n_best if config.sample else config.beam_size
