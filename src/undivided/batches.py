@@ -202,9 +202,10 @@ def _build(
         for files in corpora:
             before, found, over = len(src), Findings(name_of(files)), 0
             for chunk in chunks(read_pairs(files, config, found), 20_000):
-                sources = tokenizer.source.encode([pair.source for pair in chunk], threads=os.cpu_count() or 1)
-                targets = tokenizer.target.encode([pair.target for pair in chunk], threads=os.cpu_count() or 1)
-                fits = [max(len(s), len(t)) <= config.max_length for s, t in zip(sources, targets, strict=True)]
+                sources = tokenizer.source.encode_corpus([pair.source for pair in chunk], dtype, os.cpu_count() or 1)
+                targets = tokenizer.target.encode_corpus([pair.target for pair in chunk], dtype, os.cpu_count() or 1)
+                most = config.max_length * dtype.itemsize
+                fits = [max(len(s), len(t)) <= most for s, t in zip(sources, targets, strict=True)]
                 over += fits.count(False)
                 src.add(row for row, fit in zip(sources, fits, strict=True) if fit)
                 tgt.add(row for row, fit in zip(targets, fits, strict=True) if fit)
@@ -239,10 +240,10 @@ class _SideWriter:
         self._end = 0
         self._rows = 0
 
-    def add(self, rows: Iterable[list[int]]) -> None:
+    def add(self, rows: Iterable[bytes]) -> None:
         rows = list(rows)
-        ends = self._end + np.cumsum([len(row) for row in rows], dtype=np.int64)
-        self._ids.write(np.fromiter((token for row in rows for token in row), dtype=self._dtype).tobytes())
+        ends = self._end + np.cumsum([len(row) // self._dtype.itemsize for row in rows], dtype=np.int64)
+        self._ids.write(b"".join(rows))
         self._ends.write(ends.tobytes())
         self._rows += len(rows)
         self._end = int(ends[-1]) if rows else self._end

@@ -7,7 +7,7 @@ import io
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, compress, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,9 @@ SMALLEST_VOCABULARY = 4 + 256
 
 MOST_BYTES = 64 << 20
 """Bytes of the largest subword model that is read: more than a hundred times that of 37,000 subwords."""
+
+MOST_KNOWN, LONGEST_KNOWN = 1 << 18, 40
+"""Words whose ids are remembered while a corpus is read, and characters of the longest."""
 
 SPACE_MARK = "\u2581"
 """sentencepiece writes spaces as `▁`; a `▁` in the text itself needs care to come back."""
@@ -128,6 +131,8 @@ class Subwords:
             raise InputError(f"the subword model has the special ids {special}, expected {[PAD, UNK, BOS, EOS]}")
         self._begins_word = [token <= EOS or piece.startswith(SPACE_MARK) for token, piece in enumerate(pieces)]
         self._variants: WordVariants | None = None
+        self._known: dict[str, bytes] = {}
+        self._known_as: np.dtype | None = None
         self._mark_ids = [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in SPACE_MARK.encode()]
 
     @classmethod
@@ -153,6 +158,27 @@ class Subwords:
             if SPACE_MARK in text:
                 rows[place] = self._encode_with_marks(text)
         return rows
+
+    def encode_corpus(self, texts: Sequence[str], dtype: np.dtype, threads: int = 1) -> list[bytes]:
+        """What `encode` gives, as bytes of numbers of a type, and faster for much text.
+
+        No subword reaches over a space, and words occur again and again: the bytes of each are remembered.
+        """
+        split = [text.split(" ") for text in texts]
+        by_words = [_has_plain_words(text, words) for text, words in zip(texts, split, strict=True)]
+        wanted = set(chain.from_iterable(compress(split, by_words)))
+        if len(self._known) + len(wanted) > MOST_KNOWN or self._known_as is not dtype:
+            self._known, self._known_as = {}, dtype
+        new = list(wanted - self._known.keys())
+        self._known.update(
+            (word, np.array(row[:-1], dtype).tobytes()) for word, row in zip(new, self.encode(new, threads), strict=True)
+        )
+        others = iter(self.encode([text for text, plain in zip(texts, by_words, strict=True) if not plain], threads))
+        known, end = self._known.__getitem__, np.array([EOS], dtype).tobytes()
+        return [
+            b"".join(map(known, words)) + end if plain else np.array(next(others), dtype).tobytes()
+            for words, plain in zip(split, by_words, strict=True)
+        ]
 
     def sample(self, rows: Sequence[Sequence[int]], config: TokensConfig, seeds: np.ndarray) -> list[list[int]]:
         """Another segmentation of each text, a function of its 64-bit seed alone, on every machine.
@@ -202,6 +228,11 @@ class Subwords:
             if result[-4:] == stand_in:
                 result[-4:] = self._mark_ids
         return result
+
+
+def _has_plain_words(text: str, words: Sequence[str]) -> bool:
+    """Whether a text is its words with one space between them, none so long that it is not worth remembering."""
+    return max(map(len, words)) <= LONGEST_KNOWN and "" not in words and SPACE_MARK not in text
 
 
 class WordVariants:

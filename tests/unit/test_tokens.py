@@ -1,5 +1,6 @@
 import random
 
+import numpy as np
 import pytest
 
 from undivided.config import TokensConfig
@@ -43,6 +44,19 @@ def test_every_text_comes_back_exactly(tokenizer):
         rows = side.encode(texts)
         assert side.decode(rows) == texts
         assert all(row[-1] == EOS and not {PAD, UNK, BOS, EOS} & set(row[:-1]) for row in rows)
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
+@pytest.mark.parametrize("most", [1 << 18, 60])
+def test_a_corpus_is_encoded_as_its_lines_are(tokenizer, monkeypatch, dtype, most):
+    """Whatever is remembered of words, and also where it must be forgotten."""
+    monkeypatch.setattr("undivided.tokens.MOST_KNOWN", most)
+    texts = [*odd_texts(600), "", " ", "a  b", " a", "a ", "▁ a", "long" * 11 + " a", *(text for pair in TEXT for text in pair)]
+    for side in (tokenizer.source, tokenizer.target):
+        for part in (texts[:200], texts, texts[::-1]):
+            rows = side.encode_corpus(part, np.dtype(dtype), 2)
+            assert [np.frombuffer(row, dtype).tolist() for row in rows] == side.encode(part)
+        assert side.encode_corpus([], np.dtype(dtype)) == []
 
 
 def test_every_character_comes_back(tokenizer):
