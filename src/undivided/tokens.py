@@ -165,20 +165,23 @@ class Subwords:
         No subword reaches over a space, and words occur again and again: the bytes of each are remembered.
         """
         split = [text.split(" ") for text in texts]
-        by_words = [_has_plain_words(text, words) for text, words in zip(texts, split, strict=True)]
+        by_words = [_has_plain_words(text) for text in texts]
         wanted = set(chain.from_iterable(compress(split, by_words)))
         if len(self._known) + len(wanted) > MOST_KNOWN or self._known_as is not dtype:
             self._known, self._known_as = {}, dtype
         new = list(wanted - self._known.keys())
-        self._known.update(
-            (word, np.array(row[:-1], dtype).tobytes()) for word, row in zip(new, self.encode(new, threads), strict=True)
-        )
+        rows = zip(new, self.encode(new, threads), strict=True)
+        self._known.update((word, np.array(row[:-1], dtype).tobytes()) for word, row in rows)
         others = iter(self.encode([text for text, plain in zip(texts, by_words, strict=True) if not plain], threads))
         known, end = self._known.__getitem__, np.array([EOS], dtype).tobytes()
-        return [
+        found = [
             b"".join(map(known, words)) + end if plain else np.array(next(others), dtype).tobytes()
             for words, plain in zip(split, by_words, strict=True)
         ]
+        for word in new:
+            if len(word) > LONGEST_KNOWN:
+                del self._known[word]
+        return found
 
     def sample(self, rows: Sequence[Sequence[int]], config: TokensConfig, seeds: np.ndarray) -> list[list[int]]:
         """Another segmentation of each text, a function of its 64-bit seed alone, on every machine.
@@ -230,9 +233,9 @@ class Subwords:
         return result
 
 
-def _has_plain_words(text: str, words: Sequence[str]) -> bool:
-    """Whether a text is its words with one space between them, none so long that it is not worth remembering."""
-    return max(map(len, words)) <= LONGEST_KNOWN and "" not in words and SPACE_MARK not in text
+def _has_plain_words(text: str) -> bool:
+    """Whether a text is words with one space between them."""
+    return bool(text) and "  " not in text and text[0] != " " != text[-1] and SPACE_MARK not in text
 
 
 class WordVariants:
