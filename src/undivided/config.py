@@ -361,6 +361,9 @@ class Recipe:
         return []
 
 
+ENGINES = ("auto", "torch", "torch-bfloat16", "ctranslate2")
+"""What may run a translator."""
+
 PRESETS: dict[str, Values] = {
     "tiny": {
         "model": {"d_model": 128, "d_ff": 256, "n_heads": 4, "encoder_layers": 4, "decoder_layers": 4, "dropout": 0.3},

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from undivided.config import Recipe, SearchConfig
+from undivided.config import ENGINES, Recipe, SearchConfig
 from undivided.console import InputError
 from undivided.files import fresh
 from undivided.settings import Values, coerce, given, leaves, merge, nested, read_yaml
@@ -26,7 +26,7 @@ def add_compute(verb: argparse.ArgumentParser, engine: str | None) -> None:
         verb.add_argument(
             "--engine",
             default=engine,
-            choices=["auto", "torch", "torch-bfloat16", "ctranslate2"],
+            choices=ENGINES,
             help="torch is the reference, torch-bfloat16 the same with rounded products, for CPUs made for that; ctranslate2 is "
             f"faster on a CPU, and auto takes it where it can serve (default: {engine})",
         )

@@ -5,15 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from undivided.artifact import Artifact
+from undivided.config import ENGINES
 from undivided.console import Console, InputError
 from undivided.engines.contract import Engine
 from undivided.engines.ctranslate2 import CTranslate2Engine, Unfit, convert, expressible, installed
 from undivided.engines.torch import ROUNDED, TorchEngine
 from undivided.products import packing_works
 
-__all__ = ["ENGINES", "ROUNDED", "CTranslate2Engine", "Engine", "TorchEngine", "choose_engine"]
-
-ENGINES = ("auto", "torch", ROUNDED, "ctranslate2")
+__all__ = ["CTranslate2Engine", "Engine", "TorchEngine", "choose_engine"]
 
 
 def choose_engine(name: str, artifact: Artifact, folder: Path | None, threads: int, console: Console) -> Engine:

@@ -1,4 +1,4 @@
-"""What a training step on a CPU does between its large products, each in one pass over memory instead of many.
+"""What training and decoding on a CPU do between their large products, each in one pass over memory instead of many.
 
 Where a C compiler is at hand, `kernels.c` is built once and kept. Without one, or on a GPU, callers do the same with PyTorch.
 """

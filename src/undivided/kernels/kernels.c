@@ -1,4 +1,4 @@
-/* What a training step on a CPU spends between its large matrix products, each in one pass over memory.
+/* What training and decoding on a CPU spend between their large matrix products, each in one pass over memory.
 
    Every function computes with one thread, on float32, and writes only into arrays that the caller gives. Rows are contiguous
    unless a stride says otherwise; strides count floats. A wide vector is 16 floats: the compiler maps it to what the machine has. */
