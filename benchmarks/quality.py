@@ -155,7 +155,8 @@ def train_fairseq(home: Path, clock: Clock, minutes: float, corpus: dict[str, li
     command += ["--best-checkpoint-metric", "bleu", "--maximize-best-checkpoint-metric", "--keep-last-epochs", "10"]
     command += ["--log-format", "json", "--stop-time-hours", str(max(1.0, minutes * 60 - clock.seconds) / 3600)]
     notice = new_lines(log, len(clock.points), r'"valid_bleu": "?([0-9.]+)')
-    watched(command, clock, minutes * 60 * 1.1, notice, log)
+    if clock.seconds < minutes * 60:
+        watched(command, clock, minutes * 60 * 1.1, notice, log)
     best = save / "checkpoint_best.pt"
     generate = fairseq("generate", str(data), "--path", str(best), "--beam", "5", "--remove-bpe", "sentencepiece", "--cpu")
     found = subprocess.run([*generate, "--max-tokens", "4000"], capture_output=True, text=True, check=True).stdout
