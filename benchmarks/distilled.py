@@ -13,35 +13,27 @@ import argparse
 import io
 import json
 import statistics
-import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import measure
-from measure import CORES, ROOT, Piece, table
+from measure import CORES, MULTI30K_TEST, ROOT, Piece, table, undivided
 
 from undivided.console import Console
 from undivided.translate import Translator
 
 RECIPE = ROOT / "recipes" / "multi30k-base.yaml"
-TEST = "test_2016_flickr"
-
-
-def run(*arguments: str) -> str:
-    """One undivided command; its stdout."""
-    command = [sys.executable, "-m", "undivided", *arguments]
-    return subprocess.run(command, cwd=ROOT, env=measure.our_environment(), stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 def trained(options: argparse.Namespace, corpus: dict[str, list[str]]) -> dict[str, Path]:
     """Both model folders."""
     folders = {"base": options.out / "base", "fast": options.out / "fast"}
     text = ["--train", *corpus["train"], "--valid", *corpus["val"], "--minutes", str(options.minutes)]
-    run("train", str(RECIPE), *text, "--out", str(folders["base"]))
+    undivided("train", str(RECIPE), *text, "--out", str(folders["base"]))
     # What a recipe says of training holds for both; what a model is comes from the preset.
-    run("distill", str(folders["base"]), str(RECIPE), "--preset", "fast", *text, "--out", str(folders["fast"]))
+    undivided("distill", str(folders["base"]), str(RECIPE), "--preset", "fast", *text, "--out", str(folders["fast"]))
     return folders
 
 
@@ -71,12 +63,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "models" / "distilled")
     parser.add_argument("--report", type=Path, default=ROOT / "docs" / "benchmarks" / "distilled.md")
     options = parser.parse_args()
-    corpus = {part: files for part in ("train", "val", TEST) if (files := measure.multi30k(part))}
-    if len(corpus) < 3:
-        raise SystemExit(f"Multi30k is not in {measure.CORPORA} (set UNDIVIDED_CORPORA)")
+    corpus = measure.whole_multi30k()
     folders = trained(options, corpus)
-    scores = {name: run("score", "--model", str(folder), "--moses", "de", *corpus[TEST]) for name, folder in folders.items()}
-    lines = Path(corpus[TEST][0]).read_text(encoding="utf-8").splitlines()
+    scores = {
+        name: undivided("score", "--model", str(folder), "--moses", "de", *corpus[MULTI30K_TEST])
+        for name, folder in folders.items()
+    }
+    lines = Path(corpus[MULTI30K_TEST][0]).read_text(encoding="utf-8").splitlines()
     series = speeds(folders, lines, options.rounds)
     ratios = [one / other for one, other in zip(series["fast"].rates, series["base"].rates, strict=True)]
     rows = []

@@ -309,6 +309,31 @@ def multi30k(part: str) -> list[str] | None:
     return [str(each) for each in files] if all(each.is_file() for each in files) else None
 
 
+MULTI30K_TEST = "test_2016_flickr"
+
+
+def whole_multi30k() -> dict[str, list[str]]:
+    """Its files by part: what is learned from, validated on and tested on."""
+    corpus = {part: files for part in ("train", "val", MULTI30K_TEST) if (files := multi30k(part))}
+    if len(corpus) < 3:
+        raise SystemExit(f"Multi30k is not in {CORPORA} (set UNDIVIDED_CORPORA)")
+    return corpus
+
+
+def lowercased(corpus: dict[str, list[str]], folder: Path) -> dict[str, list[str]]:
+    """The same files in small letters."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (Path(name) for files in corpus.values() for name in files):
+        (folder / name.name).write_text(name.read_text(encoding="utf-8").lower(), encoding="utf-8")
+    return {part: [str(folder / Path(name).name) for name in files] for part, files in corpus.items()}
+
+
+def undivided(*arguments: str) -> str:
+    """What one command of ours prints."""
+    command = [sys.executable, "-m", "undivided", *arguments]
+    return subprocess.run(command, cwd=ROOT, env=our_environment(), stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
 def some_text(home: Path, pairs: int) -> list[str]:
     """The first pairs of Multi30k's training part, or made-up ones where it is absent."""
     files = multi30k("train") or list(made_up_corpus(home, pairs))

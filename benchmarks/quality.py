@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import measure
-from measure import CORES, ROOT, plot, table
+from measure import CORES, MULTI30K_TEST, ROOT, plot, table
 
 RECIPE = ROOT / "recipes" / "multi30k-en-de.yaml"
 MENDED = ROOT / "benchmarks" / "peers" / "mended_fairseq.py"
@@ -112,11 +112,7 @@ def train_ours(home: Path, clock: Clock, minutes: float, corpus: dict[str, list[
     command += ["--out", str(out), "--minutes", str(0.93 * minutes), *FLAGS]
     notice = new_lines(out / "training" / "log.jsonl", len(clock.points), r'"event": "(?:validation|final)".*?"bleu": ([0-9.]+)')
     watched(command, clock, minutes * 60 * 1.1, notice, home / "output.log")
-    found = subprocess.run(
-        [sys.executable, "-m", "undivided", "translate", str(out), corpus["test_2016_flickr"][0], "--beam-size", "5"],
-        env=measure.our_environment(), capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return found.stdout
+    return measure.undivided("translate", str(out), corpus[MULTI30K_TEST][0], "--beam-size", "5", "--quiet")
 
 
 def fairseq(*arguments: str) -> list[str]:
@@ -139,7 +135,7 @@ def prepare_fairseq(home: Path, corpus: dict[str, list[str]]) -> Path:
             rows = side.encode(Path(name).read_text(encoding="utf-8").splitlines())
             text = "".join(" ".join(side.pieces(row[:-1])) + "\n" for row in rows)
             (home / f"{part}{Path(name).suffix}").write_text(text, encoding="utf-8")
-    prefixes = ["--trainpref", str(home / "train"), "--validpref", str(home / "val"), "--testpref", str(home / "test_2016_flickr")]
+    prefixes = ["--trainpref", str(home / "train"), "--validpref", str(home / "val"), "--testpref", str(home / MULTI30K_TEST)]
     command = fairseq("preprocess", "--source-lang", "en", "--target-lang", "de", "--joined-dictionary", "--destdir", str(data))
     subprocess.run([*command, *prefixes], check=True, capture_output=True)
     return data
@@ -164,14 +160,6 @@ def train_fairseq(home: Path, clock: Clock, minutes: float, corpus: dict[str, li
     return "".join(rows[str(number)] + "\n" for number in range(len(rows)))
 
 
-def lowercased(corpus: dict[str, list[str]], folder: Path) -> dict[str, list[str]]:
-    """The same text in small letters."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in (Path(name) for files in corpus.values() for name in files):
-        (folder / name.name).write_text(name.read_text(encoding="utf-8").lower(), encoding="utf-8")
-    return {part: [str(folder / Path(name).name) for name in files] for part, files in corpus.items()}
-
-
 SIDES = {"undivided": train_ours, "fairseq": train_fairseq}
 
 
@@ -179,11 +167,7 @@ def scored(text: str, reference: str, home: Path) -> dict[str, Any]:
     """BLEU of a translation, cased and as in older papers."""
     output = home / "test.out"
     output.write_text(text, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-m", "undivided", "score", str(output), reference, "--moses", "de"],
-        env=measure.our_environment(), capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return {"score": done.stdout.strip()}
+    return {"score": measure.undivided("score", str(output), reference, "--moses", "de").strip()}
 
 
 def reached(clock: Clock, bleu: float) -> str:
@@ -241,11 +225,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "models" / "quality")
     parser.add_argument("--report", type=Path, default=ROOT / "docs" / "benchmarks" / "quality.md")
     options = parser.parse_args()
-    corpus = {part: files for part in ("train", "val", "test_2016_flickr") if (files := measure.multi30k(part))}
-    if len(corpus) < 3:
-        raise SystemExit(f"Multi30k is not in {measure.CORPORA} (set UNDIVIDED_CORPORA)")
+    corpus = measure.whole_multi30k()
     home = options.out / f"{options.minutes:g}-minutes{'-lowercased' if options.lowercased else ''}"
-    corpus = lowercased(corpus, home / "text") if options.lowercased else corpus
+    corpus = measure.lowercased(corpus, home / "text") if options.lowercased else corpus
     clocks = {}
     for name in options.sides:
         clocks[name] = clock = Clock(home / name / "clock.json")
@@ -254,7 +236,7 @@ def main() -> None:
                 measure.python_of(name)
             clock.start()
             text = SIDES[name](home / name, clock, options.minutes, corpus, options.recipe)
-            clock.result = scored(text, corpus["test_2016_flickr"][1], home / name)
+            clock.result = scored(text, corpus[MULTI30K_TEST][1], home / name)
             clock.start()  # the test is not on the clock
             clock.tick()
     body = [f"{CORES} cores, {options.minutes:g} minutes for each side.", "", *report(options, clocks)]

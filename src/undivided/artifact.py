@@ -20,7 +20,8 @@ from torch.overrides import TorchFunctionMode
 
 from undivided import __version__, manifest
 from undivided.card import model_card
-from undivided.config import DECODER_ONLY, DRAWING, PAIRED, ModelConfig, Recipe, build
+from undivided.config import ModelConfig, Recipe, build
+from undivided.config.model import DECODER_ONLY, DRAWING, PAIRED
 from undivided.console import InputError
 from undivided.device import choose_device, use_threads
 from undivided.files import fresh, read_json, sync

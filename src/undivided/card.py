@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from undivided.config import PAIRED, ModelConfig, Recipe
+from undivided.config import ModelConfig, Recipe
+from undivided.config.model import PAIRED
 from undivided.console import duration
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import torch
 
 from undivided.batches import make_batch
-from undivided.config import RELATIVES, ModelConfig, Recipe, TrainConfig
+from undivided.config import ModelConfig, Recipe, TrainConfig
+from undivided.config.model import RELATIVES
 from undivided.console import InputError, duration, plural
 from undivided.loss import smoothed_loss
 from undivided.models import make_model

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from undivided.batches import Store, open_store
-from undivided.config import DECODER_ONLY, DRAWING, ENCODER_ONLY, IMAGES, PAIRED, VISION, CorpusFiles, Recipe, build, preset_for
+from undivided.config import CorpusFiles, Recipe, build, preset_for
+from undivided.config.model import DECODER_ONLY, DRAWING, ENCODER_ONLY, IMAGES, PAIRED, VISION
 from undivided.console import Console, InputError, Progress, plural
 from undivided.corpus import Findings, corpus_digests, digest, examine, name_of, read_pairs, read_texts
 from undivided.files import alone, read_json, write_whole

@@ -12,7 +12,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 
 from undivided.artifact import kind_of
 from undivided.classify import Classifier
-from undivided.config import DECODER_ONLY, DRAWING
+from undivided.config.model import DECODER_ONLY, DRAWING
 from undivided.console import InputError, plural
 from undivided.corpus import LONGEST_LINE, byte_lines
 from undivided.generate import Generator

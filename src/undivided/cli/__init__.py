@@ -16,7 +16,7 @@ from undivided.cli.looking import add_look
 from undivided.cli.relatives import add_classify, add_generate
 from undivided.cli.translating import add_score, add_translate
 from undivided.console import InputError, UndividedError, told, visible
-from undivided.paper.verb import add_paper
+from undivided.paper.verbs import add_paper
 
 
 class Parser(argparse.ArgumentParser):

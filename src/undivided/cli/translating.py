@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from undivided.cli.options import Output, add_compute, add_quiet, count_lines, input_lines, keep_apart, search_options
-from undivided.config import RELATIVES, SearchConfig
+from undivided.config import SearchConfig
+from undivided.config.model import RELATIVES
 from undivided.console import Console, InputError, Progress, Remarks, plural, visible
 from undivided.settings import add_settings
 

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from undivided.config import CONVOLUTIONAL, RECURRENT, CorpusFiles, ModelConfig, build
+from undivided.config import CorpusFiles, ModelConfig, build
+from undivided.config.model import CONVOLUTIONAL, RECURRENT
 from undivided.console import Console, InputError
 from undivided.corpus import Findings, corpus_digests, name_of, read_pairs
 from undivided.models import make_model
