@@ -31,7 +31,6 @@ from undivided.artifact import Artifact
 from undivided.batches import Store
 from undivided.config import build
 from undivided.console import Console
-from undivided.engines import TorchEngine
 from undivided.engines import ctranslate2 as engine
 from undivided.models import make_model
 from undivided.plan import model_cost
@@ -122,8 +121,7 @@ class Contest:
         target = self.artifact.tokenizer.target
         (home / "pieces.json").write_text(json.dumps(target.pieces(range(len(target)))))
         measure.export_weights(self.artifact.model, home / "weights.npz")
-        reference = TorchEngine(self.artifact)
-        self.converted = {kind: engine._converted(self.artifact, self.folder, reference, kind, QUIET) for kind in engine.WEIGHTS}
+        self.converted = {kind: engine._converted(self.artifact, self.folder, kind, QUIET) for kind in engine.WEIGHTS}
         self.job: dict[str, Any] = {
             "model": measure.shape_of(self.model),
             "vocabulary": len(target),

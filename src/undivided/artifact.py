@@ -1,42 +1,41 @@
-"""The model folder: the only thing that leaves training. Self-contained, free of pickle, with a digest of each part."""
+"""The model folder: the only thing that leaves training. Self-contained, free of pickle, with a digest of each part.
+
+Importing this must not import torch, which takes longer than a short translation by CTranslate2.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-import errno
+import functools
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
+import safetensors.numpy
+from safetensors import SafetensorError
 
 from undivided import __version__, manifest
 from undivided.card import model_card
-from undivided.config import ModelConfig, Recipe, build
+from undivided.config import Recipe, build
 from undivided.config.model import DECODER_ONLY, DRAWING, PAIRED
 from undivided.console import InputError
-from undivided.device import choose_device, use_threads
-from undivided.files import fresh, read_json, sync
+from undivided.files import digest, fresh, read_json, sync
 from undivided.manifest import INCOMING
-from undivided.models import Relative, Seq2Seq, make_model, make_relative
 from undivided.settings import as_values
 from undivided.shortlist import Shortlist
 from undivided.tokens import Tokenizer
 
+if TYPE_CHECKING:
+    import torch
+
+    from undivided.models import Relative, Seq2Seq
+
 FORMAT_VERSION = 1
 SHORTLIST = "shortlist.safetensors"
 SUBWORDS = {"subwords.model", "source.model", "target.model"}
-
-Shapes = dict[str, tuple[int, ...]]
-Model = TypeVar("Model", bound=nn.Module)
 
 
 @dataclass
@@ -50,6 +49,31 @@ class Artifact:
     """What was measured: scores with signatures, digests of the data, cost of training."""
     shortlist: Shortlist | None = None
     """Which target subwords the source's may become; older model folders have none."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return next(self.model.parameters()).device
+
+
+class UnreadArtifact(Artifact):
+    """A trained model whose weights are read when they are first needed: CTranslate2 has its own."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        tokenizer: Tokenizer,
+        read: Callable[[], Seq2Seq],
+        facts: dict[str, Any],
+        shortlist: Shortlist | None,
+    ) -> None:
+        self.recipe, self.tokenizer, self.facts, self.shortlist = recipe, tokenizer, facts, shortlist
+        self._read = read
+
+    @functools.cached_property
+    def model(self) -> Seq2Seq:  # type: ignore[override]
+        """Read now."""
+        return self._read()
 
 
 @dataclass
@@ -69,73 +93,12 @@ class RelativeArtifact:
         return self.tokenizer
 
 
-def weights(model: nn.Module) -> dict[str, Tensor]:
-    """Every weight once, also where it is tied, in memory of its own."""
-    return {name: parameter.detach().contiguous() for name, parameter in model.named_parameters()}
-
-
-def fill(model: nn.Module, tensors: dict[str, Tensor], origin: str) -> None:
-    """Copy weights into a model; all that does not fit is named."""
-    parameters = dict(model.named_parameters())
-    check_fit(shapes_of(parameters), shapes_of(tensors), origin)
-    with torch.no_grad():
-        for name, parameter in parameters.items():
-            parameter.copy_(tensors[name])
-
-
-def shapes_of(tensors: Mapping[str, Tensor]) -> Shapes:
-    """Of each tensor its shape."""
-    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-
-
-def check_fit(wanted: Shapes, found: Shapes, origin: str) -> None:
-    """An error that names what is missing, too much, or of another shape."""
-    faults = [f"{name} is missing" for name in wanted.keys() - found.keys()]
-    faults += [f"{name} is not of this model" for name in found.keys() - wanted.keys()]
-    for name in wanted.keys() & found.keys():
-        if wanted[name] != found[name]:
-            faults.append(f"{name} has shape {found[name]}, expected {wanted[name]}")
-    if faults:
-        raise InputError(f"{origin}: the weights do not fit the config: {'; '.join(sorted(faults)[:5])}")
-
-
-def check_weights(config: ModelConfig, make: Callable[[], nn.Module], path: Path) -> None:
-    """Compare a config with the weights it came with before any memory is taken: a config may claim any size."""
-    try:
-        with safe_open(path, "pt") as stored:
-            found: Shapes = {name: tuple(stored.get_slice(name).get_shape()) for name in stored.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise InputError(f"{path}: damaged, it cannot be read as safetensors: {error}") from None
-    layers = sum(value for name, value in dataclasses.asdict(config).items() if name.endswith("layers"))
-    if layers > len(found):
-        raise InputError(f"{path}: the config has {layers:,} layers, but there are only {len(found):,} tensors")
-    try:
-        with torch.device("meta"), _NoChance():
-            wanted = shapes_of(dict(make().named_parameters()))
-    except (RuntimeError, ValueError, TypeError, OverflowError, MemoryError) as error:
-        raise InputError(f"{path.with_name('config.json')}: describes no model that can be built: {error}") from None
-    check_fit(wanted, found, str(path))
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """A safetensors file, or a clear error."""
-    try:
-        return load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise InputError(f"{path}: damaged, it cannot be read as safetensors: {error}") from None
-
-
-def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
-    """A safetensors file; the library's own error for a full disk becomes an OSError like all others."""
-    try:
-        save_file({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, path)
-    except SafetensorError as error:
-        full = "No space left" in str(error) or "code: 28" in str(error)
-        raise OSError(errno.ENOSPC if full else errno.EIO, str(error), str(path)) from None
-
-
 def save(artifact: Artifact | RelativeArtifact, folder: Path) -> None:
     """Write the model folder so that at every moment a whole one is there, the old or the new."""
+    import torch
+
+    from undivided.weights import weights, write_tensors
+
     folder.mkdir(parents=True, exist_ok=True)
     _settle(folder)
     building = folder / f"{INCOMING}.{os.getpid()}"
@@ -192,9 +155,23 @@ def _settle(folder: Path) -> None:
 def load(folder: str | Path, device: torch.device | None = None) -> Artifact:
     """Read the model folder of a translator; a part that is missing or damaged is named."""
     found = load_any(folder, device)
-    if isinstance(found, Artifact):
-        return found
-    kind = found.recipe.model.kind
+    return found if isinstance(found, Artifact) else _no_translator(folder, found.recipe.model.kind)
+
+
+def opened(folder: str | Path, device: str = "auto", threads: int = 0) -> UnreadArtifact:
+    """The model folder of a translator, checked, but for its weights, which are read when they are first needed."""
+    holds = _held(folder)
+
+    def chosen() -> torch.device:
+        from undivided.device import choose_device, use_threads
+
+        use_threads(threads)
+        return choose_device(device)
+
+    return _translator(holds, chosen) or _no_translator(folder, holds.recipe.model.kind)
+
+
+def _no_translator(folder: str | Path, kind: str) -> NoReturn:
     raise InputError(f"{folder}: a {kind} model; it does not translate. Use it with: undivided {verb_of(kind)}")
 
 
@@ -202,6 +179,8 @@ def open_relative(model: str | Path | RelativeArtifact, device: str, threads: in
     """A relative ready for use, from its folder or as given, and where it computes."""
     if isinstance(model, RelativeArtifact):
         return model, next(model.model.parameters()).device
+    from undivided.device import choose_device, use_threads
+
     use_threads(threads)
     chosen = choose_device(device)
     return load_relative(model, chosen), chosen
@@ -229,41 +208,74 @@ def verb_of(kind: str) -> str:
 
 def load_any(folder: str | Path, device: torch.device | None = None) -> Artifact | RelativeArtifact:
     """Read a model folder, whatever is in it."""
+    holds = _held(folder)
+    translator = _translator(holds, lambda: device)
+    if translator is None:
+        return _relative(holds, device)
+    return Artifact(translator.recipe, translator.tokenizer, translator.model, translator.facts, translator.shortlist)
+
+
+class _Held(NamedTuple):
+    """What a model folder holds beside weights."""
+
+    folder: Path
+    manifest: str
+    """Its digest: weights that are read later must be of the same model."""
+    parts: list[str]
+    recipe: Recipe
+    tokenizer: Tokenizer | None
+    facts: dict[str, Any]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Of the vocabularies."""
+        return [] if self.tokenizer is None else [len(self.tokenizer.source), len(self.tokenizer.target)]
+
+
+def _held(folder: str | Path) -> _Held:
+    """Every part is checked, and what is no weight is read."""
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: no such model folder")
-    folder = manifest.current(folder)
-    listed = _verify(folder)
-    recipe, vocabulary, facts = _read_config(folder)
-    tokenizer = None if recipe.model.kind == "vision" else Tokenizer.load(folder)
-    sizes = [] if tokenizer is None else [len(tokenizer.source), len(tokenizer.target)]
-    if sizes != vocabulary:
-        raise InputError(f"{folder}: the subword models have {sizes} tokens, but config.json says {vocabulary}")
-    if recipe.model.kind in PAIRED and tokenizer is not None:
-        model = _filled(recipe.model, lambda: make_model(recipe.model, *sizes), folder, device)
-        return Artifact(recipe, tokenizer, model, facts, _shortlist(folder / SHORTLIST, *sizes) if SHORTLIST in listed else None)
-    first, classes = sizes[0] if sizes else 0, len(recipe.data.classes)
-    relative = _filled(recipe.model, lambda: make_relative(recipe.model, first, classes), folder, device)
-    return RelativeArtifact(recipe, tokenizer, relative, facts)
+    whole = manifest.current(folder)
+    parts = _verify(whole)
+    recipe, vocabulary, facts = _read_config(whole)
+    tokenizer = None if recipe.model.kind == "vision" else Tokenizer.load(whole)
+    holds = _Held(folder, digest(whole / manifest.NAME), parts, recipe, tokenizer, facts)
+    if holds.sizes != vocabulary:
+        raise InputError(f"{folder}: the subword models have {holds.sizes} tokens, but config.json says {vocabulary}")
+    return holds
 
 
-def _filled(config: ModelConfig, make: Callable[[], Model], folder: Path, device: torch.device | None) -> Model:
-    """A model with the weights of a folder, which are looked at before any memory is taken."""
-    path = folder / "model.safetensors"
-    check_weights(config, make, path)
-    with _NoChance():
-        model = make()
-    fill(model, read_tensors(path), str(path))
-    model.eval()
-    return model.to(device) if device is not None else model
+def _translator(holds: _Held, device: Callable[[], torch.device | None]) -> UnreadArtifact | None:
+    """The translator that a folder holds, if it does."""
+    recipe = holds.recipe
+    if recipe.model.kind not in PAIRED or holds.tokenizer is None:
+        return None
+
+    def read() -> Seq2Seq:
+        from undivided.models import make_model
+        from undivided.weights import filled
+
+        folder = manifest.current(holds.folder)
+        if not (folder / manifest.NAME).is_file() or digest(folder / manifest.NAME) != holds.manifest:
+            raise InputError(f"{holds.folder}: the model changed while it was used; begin anew")
+        return filled(recipe.model, lambda: make_model(recipe.model, *holds.sizes), folder, device())
+
+    listed = SHORTLIST in holds.parts
+    shortlist = _shortlist(manifest.current(holds.folder) / SHORTLIST, *holds.sizes) if listed else None
+    return UnreadArtifact(recipe, holds.tokenizer, read, holds.facts, shortlist)
 
 
-class _NoChance(TorchFunctionMode):
-    """Within, no random number is drawn for weights, which takes long in a large model: they are about to be read."""
+def _relative(holds: _Held, device: torch.device | None) -> RelativeArtifact:
+    """The relative of the Transformer that a folder holds."""
+    from undivided.models import make_relative
+    from undivided.weights import filled
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        drawn = func in (Tensor.uniform_, Tensor.normal_)
-        return args[0] if drawn else func(*args, **(kwargs or {}))
+    recipe = holds.recipe
+    first, classes = holds.sizes[0] if holds.sizes else 0, len(recipe.data.classes)
+    model = filled(recipe.model, lambda: make_relative(recipe.model, first, classes), manifest.current(holds.folder), device)
+    return RelativeArtifact(recipe, holds.tokenizer, model, holds.facts)
 
 
 def _read_config(folder: Path) -> tuple[Recipe, object, dict[str, Any]]:
@@ -288,9 +300,12 @@ def _read_config(folder: Path) -> tuple[Recipe, object, dict[str, Any]]:
 
 
 def _shortlist(path: Path, source: int, target: int) -> Shortlist:
-    tensors = read_tensors(path)
+    try:
+        tensors = safetensors.numpy.load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path}: damaged, it cannot be read as safetensors: {error}") from None
     if tensors.keys() == {"common", "likely"}:
-        shortlist = Shortlist(tensors["common"].numpy(), tensors["likely"].numpy())
+        shortlist = Shortlist(tensors["common"], tensors["likely"])
         if shortlist.fits(source, target):
             return shortlist
     raise InputError(f"{path}: damaged, it does not fit the vocabularies")

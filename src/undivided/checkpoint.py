@@ -19,10 +19,10 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from undivided import artifact, manifest
-from undivided.artifact import check_fit, read_tensors, shapes_of, write_tensors
 from undivided.console import Console, InputError, plural
 from undivided.distributed import Group, own_rows
 from undivided.files import read_json, sync
+from undivided.weights import check_fit, fill, read_tensors, shapes_of, write_tensors
 
 PART_OF = re.compile(r"-\d{5}-of-\d{5}$")
 """What follows the name of a part in a file that holds some of its rows."""
@@ -273,7 +273,7 @@ def average(run: str | Path, last: int, out: str | Path) -> Path:
     chosen = regular(Path(run) / "training" / "checkpoints", source.recipe.train.save_every)[-last:]
     if not 0 < last <= len(chosen):
         raise InputError(f"{run}: {plural(len(chosen), 'checkpoint')} there, {last} asked for")
-    artifact.fill(source.model, average_weights(chosen), str(run))
+    fill(source.model, average_weights(chosen), str(run))
     facts = source.facts | {"weights": f"average of the last {plural(last, 'checkpoint')}", "scores": {}}
     artifact.save(dataclasses.replace(source, facts=facts), Path(out))
     return Path(out)

@@ -158,6 +158,19 @@ def byte_lines(path: str | Path) -> Iterator[bytes]:
             raise InputError(f"{path}: damaged after line {number}: {error}") from None
 
 
+def read_lines(path: str | Path) -> list[str]:
+    """The lines of a text file, or a clear error that names the line."""
+    lines = []
+    for number, line in enumerate(byte_lines(path), 1):
+        if len(line) > LONGEST_LINE:
+            raise InputError(f"{path}, line {number}: longer than {LONGEST_LINE:,} bytes")
+        try:
+            lines.append(line.decode("utf-8"))
+        except UnicodeDecodeError:
+            raise InputError(f"{path}, line {number}: not valid UTF-8") from None
+    return lines
+
+
 def without_mark(lines: Iterable[bytes]) -> Iterator[bytes]:
     """Lines without the mark that some programs put before UTF-8 text."""
     return (line.removeprefix(BYTE_ORDER_MARK) if number == 0 else line for number, line in enumerate(lines))

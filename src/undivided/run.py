@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from undivided import checkpoint
-from undivided.artifact import weights
 from undivided.config import Recipe
 from undivided.console import Console, InputError
 from undivided.device import choose_device
@@ -21,6 +20,7 @@ from undivided.gradients import Workers
 from undivided.journal import RunState
 from undivided.schedule import make_optimizer
 from undivided.tasks import Task, make_task
+from undivided.weights import weights
 
 
 def make_workers(recipe: Recipe, task: Task, group: Group) -> Workers:

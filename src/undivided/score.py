@@ -14,7 +14,7 @@ from undivided.artifact import kind_of
 from undivided.classify import Classifier
 from undivided.config.model import DECODER_ONLY, DRAWING
 from undivided.console import InputError, plural
-from undivided.corpus import LONGEST_LINE, byte_lines
+from undivided.corpus import read_lines
 from undivided.generate import Generator
 from undivided.pictures import read_images, read_labels
 from undivided.translate import Translator
@@ -30,19 +30,6 @@ class Score:
 
     def __str__(self) -> str:
         return f"{self.name} {self.score:.2f} {self.signature}"
-
-
-def read_lines(path: str | Path) -> list[str]:
-    """The lines of a text file, or a clear error that names the line."""
-    lines = []
-    for number, line in enumerate(byte_lines(path), 1):
-        if len(line) > LONGEST_LINE:
-            raise InputError(f"{path}, line {number}: longer than {LONGEST_LINE:,} bytes")
-        try:
-            lines.append(line.decode("utf-8"))
-        except UnicodeDecodeError:
-            raise InputError(f"{path}, line {number}: not valid UTF-8") from None
-    return lines
 
 
 def score(hypotheses: Sequence[str], *references: Sequence[str], target_lang: str = "") -> list[Score]:

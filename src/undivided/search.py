@@ -13,19 +13,9 @@ from torch import Tensor
 from undivided import kernels
 from undivided.batches import make_batch, padded
 from undivided.config import SearchConfig
+from undivided.hypothesis import Hypothesis, length_penalty
 from undivided.models import DecoderState, Seq2Seq
 from undivided.tokens import BOS, EOS, PAD, UNK, random_bits
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """One translation in ids, without `<s>` and `</s>`."""
-
-    tokens: list[int]
-    log_probability: float
-    score: float
-    finished: bool
-    """Whether it ended by itself; if not, it was cut at the length limit."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +28,6 @@ class BeamStep:
     totals: Tensor  # B C, log-probability of all its tokens
     ended: Tensor  # B C, whether it is taken as finished
     going: Tensor  # B W, places of the candidates that go on as the next beams
-
-
-def length_penalty(length: int | Tensor, alpha: float) -> float | Tensor:
-    """((5 + |Y|) / 6)^α (Wu et al., 2016). [paper 6.1]"""
-    return ((5 + length) / 6) ** alpha
 
 
 class Writer(Protocol):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from undivided.batches import Store
 from undivided.tokens import EOS, PAD
+
+if TYPE_CHECKING:
+    from undivided.batches import Store
 
 LIKELY = 40
 """Target subwords kept for one source subword."""

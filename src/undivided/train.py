@@ -16,7 +16,6 @@ import torch
 from torch import nn
 
 from undivided import __version__, checkpoint, kernels
-from undivided.artifact import fill
 from undivided.batches import Place
 from undivided.card import usage
 from undivided.config import Recipe, build
@@ -30,6 +29,7 @@ from undivided.run import Run
 from undivided.schedule import learning_rate
 from undivided.settings import Values
 from undivided.tasks import Measured, make_task
+from undivided.weights import fill
 
 MOST_ROLLBACKS = 8
 """Then the rate is 1/256 of what it was: it is not the rate."""

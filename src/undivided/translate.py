@@ -1,4 +1,4 @@
-"""`Translator`: text → text, one output for every input, in order."""
+"""`Translator`: text → text, one output for every input, in order. Importing this must not import torch."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
-from undivided.artifact import Artifact, load
+from undivided.artifact import Artifact, opened
 from undivided.config import WINDOW, SearchConfig
 from undivided.console import Console, InputError, plural
-from undivided.device import choose_device, use_threads
-from undivided.engines import TorchEngine, choose_engine
+from undivided.engines import choose_engine
 from undivided.engines.contract import by_length
-from undivided.look import Look, look, what_if
-from undivided.search import Hypothesis, forced_scores
+from undivided.hypothesis import Hypothesis
 from undivided.settings import check_range
 from undivided.tokens import one_line
 from undivided.windows import ahead, windows
+
+if TYPE_CHECKING:
+    import torch
+
+    from undivided.look import Look
 
 
 @dataclass(frozen=True)
@@ -55,17 +58,20 @@ class Translator:
         engine: str = "auto",
         console: Console | None = None,
     ) -> None:
-        if isinstance(model, Artifact):
-            self.artifact, folder = model, None
-        else:
-            use_threads(threads)
-            self.artifact, folder = load(model, choose_device(device)), Path(model)
-        self.engine = choose_engine(engine, self.artifact, folder, threads, console or Console(quiet=True))
-        self.device = TorchEngine(self.artifact).device
+        if threads < 0:
+            raise InputError(f"threads: {threads} is less than 0")
+        folder = None if isinstance(model, Artifact) else Path(model)
+        self.artifact = model if isinstance(model, Artifact) else opened(model, device, threads)
+        self.engine = choose_engine(engine, self.artifact, folder, threads, console or Console(quiet=True), device)
         self.longest = self.artifact.recipe.data.max_length
         usual = self.artifact.facts.get("usual_length")
         self.usual = min(usual, self.longest) if isinstance(usual, int) and usual > 0 else self.longest
         """As long as most of what training saw: beyond it, a model translates the first sentences and forgets the others."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model itself computes."""
+        return self.artifact.device
 
     @overload
     def translate(self, text: str, **options: Any) -> str: ...
@@ -138,12 +144,16 @@ class Translator:
 
         With `ask` also what if each head were off, or other words came; that takes as long as translating so many times.
         """
+        from undivided.look import look, what_if
+
         config = self.search_config(**options)
         seen = look(self.artifact, text, target, config)
         return what_if(self.artifact, seen, config) if ask else seen
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[list[float]]:
         """Log-probability of every token of given translations, the end symbol included."""
+        from undivided.search import forced_scores
+
         src = self.artifact.tokenizer.source.encode(sources)
         tgt = self.artifact.tokenizer.target.encode(targets)
         result: list[list[float]] = [[] for _ in src]

@@ -15,6 +15,7 @@ from samples import flags, sentences, tiny_recipe, write_lines, write_pairs
 from undivided import artifact, checkpoint, shards
 from undivided.console import Console
 from undivided.corpus import digest
+from undivided.weights import weights
 
 PAIRS = sentences(40, seed=3)
 
@@ -81,12 +82,12 @@ def failing(real, number, code=errno.ENOSPC):
 @pytest.mark.parametrize("name", ["write_tensors", "sync", "fresh"])
 def test_a_model_is_never_half_written(done, tmp_path, monkeypatch, name, number):
     home = shutil.copytree(done, tmp_path / "m", ignore=shutil.ignore_patterns("training"))
-    before = artifact.weights(artifact.load(home).model)
+    before = weights(artifact.load(home).model)
     with monkeypatch.context() as patch:
         patch.setattr(artifact, name, failing(getattr(artifact, name), number))
         with suppress(OSError):
             artifact.save(artifact.load(home), home)
-    after = artifact.weights(artifact.load(home).model)
+    after = weights(artifact.load(home).model)
     assert all((before[key] == after[key]).all() for key in before)
     artifact.save(artifact.load(home), home)
     assert not [path.name for path in home.iterdir() if path.name.startswith(".")]

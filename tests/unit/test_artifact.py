@@ -5,10 +5,11 @@ import pytest
 import torch
 
 from undivided import Translator, artifact, manifest
-from undivided.artifact import INCOMING, fill, load, save, weights
+from undivided.artifact import INCOMING, load, opened, save
 from undivided.config import build
 from undivided.console import InputError
 from undivided.models import make_model
+from undivided.weights import fill, weights
 
 PARTS = ("config.json", "model.safetensors", "subwords.model", "shortlist.safetensors", "README.md", "manifest.json")
 
@@ -52,6 +53,18 @@ def test_saved_and_loaded_is_equal(folder, tmp_path, translator):
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
     lines = ["The dog sees a tree today.", "A cat likes the river again.", "never seen 東京"]
     assert Translator(tmp_path / "again", threads=1, engine="torch").translate(lines) == translator.translate(lines)
+
+
+def test_weights_that_are_read_later_are_those_of_the_model_that_was_opened(folder):
+    first, second = opened(folder), opened(folder)
+    assert all(torch.equal(a, b) for a, b in zip(weights(first.model).values(), weights(load(folder).model).values(), strict=True))
+    other = load(folder)
+    with torch.no_grad():
+        next(other.model.parameters()).add_(1.0)
+    save(other, folder)
+    with pytest.raises(InputError, match="model: the model changed while it was used"):
+        second.model  # noqa: B018
+    assert weights(first.model)
 
 
 def test_tied_weights_are_stored_once(folder):

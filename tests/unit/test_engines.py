@@ -2,6 +2,9 @@
 
 import dataclasses
 import shutil
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -16,11 +19,12 @@ from undivided.device import one_thread
 from undivided.engines import choose_engine
 from undivided.engines import ctranslate2 as ct2
 from undivided.engines.contract import by_length
-from undivided.engines.ctranslate2 import CTranslate2Engine, Unfit, convert, expressible, sample_rows
+from undivided.engines.ctranslate2 import CTranslate2Engine, Unfit, convert, expressible, places, sample_rows
 from undivided.engines.specification import make_spec
 from undivided.engines.torch import TorchEngine
 from undivided.models import make_model
 from undivided.products import packing_works
+from undivided.search import forced_scores
 from undivided.tokens import EOS
 from undivided.translate import Translator
 
@@ -55,12 +59,12 @@ def untrained(translator: Translator, config: ModelConfig) -> Artifact:
 
 
 def float32_engine(artifact: Artifact, folder: Path) -> CTranslate2Engine:
-    spec = make_spec(artifact)
+    spec = make_spec(artifact, places(artifact.recipe.model))
     spec.validate()
     spec.optimize()
     folder.mkdir()
     spec.save(str(folder))
-    return CTranslate2Engine(folder, artifact, 1, TorchEngine(artifact))
+    return CTranslate2Engine(folder, artifact, 1)
 
 
 @pytest.mark.parametrize("changes", VARIATIONS.values(), ids=VARIATIONS.keys())
@@ -69,7 +73,7 @@ def test_the_same_numbers_in_float32(translator, tmp_path, changes):
     engine = float32_engine(artifact, tmp_path / "ct2")
     sources = sample_rows(len(artifact.tokenizer.source), count=8)
     targets = [[*row[:5], EOS] for row in sample_rows(len(artifact.tokenizer.target), count=9)[1:]]
-    right = ct2.forced_scores(artifact.model, sources, targets, torch.device("cpu"))
+    right = forced_scores(artifact.model, sources, targets, torch.device("cpu"))
     ours = engine.scores(sources, targets)
     assert max(abs(a - b) for one, other in zip(right, ours) for a, b in zip(one, other)) < 1e-3
 
@@ -145,7 +149,7 @@ def test_converted_once_and_anew_when_the_model_changes(folder):
 
 def test_converting_leaves_the_reference_as_it_was(folder, translator):
     before = {name: parameter.clone() for name, parameter in translator.artifact.model.named_parameters()}
-    convert(translator.artifact, folder, TorchEngine(translator.artifact), Said())
+    convert(translator.artifact, folder, Said())
     assert all(torch.equal(before[name], parameter) for name, parameter in translator.artifact.model.named_parameters())
 
 
@@ -199,6 +203,21 @@ def test_pytorch_with_rounded_products_is_near_the_reference(translator, folder)
 def test_an_unknown_engine_is_refused(folder):
     with pytest.raises(InputError, match="none of auto, torch, torch-bfloat16, ctranslate2"):
         Translator(folder, engine="marian")
+
+
+def test_a_converted_model_translates_without_torch(translator, folder):
+    """Importing it takes longer than a short translation; what CTranslate2 cannot do brings it in."""
+    expected = Translator(folder, threads=1).translate("The dog sees a tree today.")
+    program = """
+        import sys
+        from undivided import Translator
+        translator = Translator(sys.argv[1], threads=1)
+        print(translator.engine.name, "torch" in sys.modules)
+        print(translator.translate("The dog sees a tree today."), "torch" in sys.modules, sep="|")
+        print(len(translator.translate("The dog sees a tree today.", sample=True)) > 0, "torch" in sys.modules)
+    """
+    ran = subprocess.run([sys.executable, "-c", textwrap.dedent(program), folder], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines() == ["ctranslate2-int8 False", f"{expected}|False", "True True"]
 
 
 def test_a_folder_that_cannot_be_written_still_translates(folder, monkeypatch):

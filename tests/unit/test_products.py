@@ -13,7 +13,7 @@ from undivided.artifact import Artifact
 from undivided.config import ModelConfig, SearchConfig, build
 from undivided.console import InputError
 from undivided.distributed import Group
-from undivided.engines import TorchEngine
+from undivided.engines.torch import TorchEngine
 from undivided.gradients import Workers
 from undivided.layers import FeedForward
 from undivided.loss import consistent_loss, smoothed_loss

@@ -7,7 +7,8 @@ import torch
 
 from samples import sentences, write_lines
 from undivided.console import InputError
-from undivided.score import bleu, moses_bleu, perplexity, read_lines, score
+from undivided.corpus import read_lines
+from undivided.score import bleu, moses_bleu, perplexity, score
 
 HYPOTHESES = ["Der Hund läuft im Regen.", "Ein alter Mann sitzt auf der Bank.", "Das ist gut!"]
 REFERENCES = ["Der Hund läuft durch den Regen.", "Ein alter Mann sitzt auf einer Bank.", "Das ist gut!"]

@@ -13,6 +13,7 @@ from undivided.cli.options import Output, add_compute, add_quiet, count_lines, i
 from undivided.config import SearchConfig
 from undivided.config.model import RELATIVES
 from undivided.console import Console, InputError, Progress, Remarks, plural, visible
+from undivided.corpus import read_lines
 from undivided.settings import add_settings
 
 if TYPE_CHECKING:
@@ -59,7 +60,6 @@ def run_translate(options: argparse.Namespace) -> None:
     if options.workers is not None or options.ray is not None:
         _share_out(options, search, console)
         return
-    from undivided.score import read_lines
     from undivided.shards.work import decoded, remarks, written
     from undivided.translate import Translator
 
@@ -142,7 +142,7 @@ def run_score(options: argparse.Namespace) -> None:
     search = search_options(options)
     keep_apart(options.output, options.file, *options.reference)
     from undivided.artifact import kind_of
-    from undivided.score import Score, moses_bleu, perplexity, read_lines, score, score_relative
+    from undivided.score import Score, moses_bleu, perplexity, score, score_relative
 
     if options.model and kind_of(options.model) in RELATIVES:
         _tell([score_relative(options.model, options.file, options.reference, options.device, options.threads)], options.json)

@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 
 from undivided.console import Console, InputError, Progress, plural, visible
+from undivided.corpus import read_lines
 from undivided.demo.text import TARGETS, prepare_corpus
-from undivided.score import read_lines, score
+from undivided.score import score
 from undivided.settings import Values, merge, suggestion
 from undivided.train import Stopped, train
 from undivided.translate import Translator

@@ -1,7 +1,11 @@
-"""The ways to run a model folder: the PyTorch model, which is the reference, and CTranslate2, proven close before it is used."""
+"""The ways to run a model folder: the PyTorch model, which is the reference, and CTranslate2, proven close before it is used.
+
+Importing this must not import torch.
+"""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from undivided.artifact import Artifact
@@ -9,40 +13,62 @@ from undivided.config import ENGINES
 from undivided.console import Console, InputError
 from undivided.engines.contract import Engine
 from undivided.engines.ctranslate2 import CTranslate2Engine, Unfit, convert, expressible, installed
-from undivided.engines.torch import ROUNDED, TorchEngine
-from undivided.products import packing_works
 
-__all__ = ["CTranslate2Engine", "Engine", "TorchEngine", "choose_engine"]
+__all__ = ["CTranslate2Engine", "Engine", "choose_engine"]
+
+ROUNDED = "torch-bfloat16"
 
 
-def choose_engine(name: str, artifact: Artifact, folder: Path | None, threads: int, console: Console) -> Engine:
+def choose_engine(
+    name: str, artifact: Artifact, folder: Path | None, threads: int, console: Console, device: str = "auto"
+) -> Engine:
     """The engine that is named; `auto` takes CTranslate2 on a CPU where it can serve, else the reference and says why.
 
     `folder` is the model folder, beside whose parts the converted model is kept; without one there is only the reference.
     """
-    reference = TorchEngine(artifact)
-    if name == "torch" or folder is None:
-        return reference
     if name not in ENGINES:
         raise InputError(f"engine: {name!r} is none of {', '.join(ENGINES)}")
+    if name == "torch" or folder is None:
+        return _reference(artifact)
     if name == ROUNDED:
         return _rounded(artifact)
-    if name == "auto" and reference.device.type != "cpu":
-        return reference
+    if not (surely_cpu(device) or artifact.device.type == "cpu") and name == "auto":
+        return _reference(artifact)
     try:
         if not installed():
             raise Unfit("it is not installed: pip install 'undivided[ctranslate2]'")
         expressible(artifact)
-        return CTranslate2Engine(convert(artifact, folder, reference, console), artifact, threads, reference)
+        return CTranslate2Engine(convert(artifact, folder, console), artifact, threads)
     except Unfit as reason:
         if name == "ctranslate2":
             raise InputError(f"engine: CTranslate2 cannot run this model: {reason}") from None
         console.say(f"translating with PyTorch; CTranslate2, which is faster on a CPU, cannot serve: {reason}")
-        return reference
+        return _reference(artifact)
+
+
+def surely_cpu(device: str) -> bool:
+    """Whether a setting means the CPU, where that can be told without torch: there is no other device."""
+    if device != "auto":
+        return device == "cpu"
+    if not installed() or sys.platform == "darwin" or Path("/dev/kfd").exists():  # Apple's GPUs, and AMD's
+        return False
+    import ctranslate2
+
+    return int(ctranslate2.get_cuda_device_count()) == 0
+
+
+def _reference(artifact: Artifact) -> Engine:
+    """PyTorch."""
+    from undivided.engines.torch import TorchEngine
+
+    return TorchEngine(artifact)
 
 
 def _rounded(artifact: Artifact) -> Engine:
     """PyTorch with rounded products, where there are such."""
+    from undivided.engines.torch import TorchEngine
+    from undivided.products import packing_works
+
     engine = TorchEngine(artifact, rounded=True)
     if engine.device.type != "cpu":
         raise InputError(f"engine: {ROUNDED} is for a CPU; leave --engine out")

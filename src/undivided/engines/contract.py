@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from undivided.config import SearchConfig
-from undivided.search import Hypothesis
+from undivided.hypothesis import Hypothesis
 
 BATCH_ROWS = 256
 """Most hypotheses of a batch, sentences times beams: as many as a product needs to be fast."""

@@ -1,8 +1,12 @@
-"""CTranslate2: the same model folder in 8-bit integers, converted once, kept beside the model, used when it proved equal."""
+"""CTranslate2: the same model folder in 8-bit integers, converted once, kept beside the model, used when it proved equal.
+
+A model that was converted before is run without torch, which is imported only for what CTranslate2 has no way to do.
+"""
 
 from __future__ import annotations
 
 import atexit
+import functools
 import importlib.metadata
 import importlib.util
 import json
@@ -11,19 +15,20 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from undivided.artifact import Artifact
-from undivided.config import SearchConfig
+from undivided.config import ModelConfig, SearchConfig
 from undivided.console import Console
 from undivided.corpus import digest
 from undivided.engines.contract import by_length
-from undivided.engines.specification import make_spec, position_rows
-from undivided.engines.torch import TorchEngine
-from undivided.search import Hypothesis, forced_scores, length_penalty
+from undivided.hypothesis import Hypothesis, length_penalty
 from undivided.tokens import BOS, EOS, PAD, random_bits
+
+if TYPE_CHECKING:
+    from undivided.engines.torch import TorchEngine
 
 VERSION = 2
 """Of what `convert` writes: older copies beside a model are made anew."""
@@ -32,6 +37,8 @@ WEIGHTS = ("int8", "float32")
 """How a converted model keeps its weights: the first that proves close. Very small models may lose too much in 8 bits."""
 
 SHORTLIST = "vmap.txt"
+PLACES = 2048
+"""Rows of the table of positions where the model itself has no end of them."""
 TOLERANCE = 0.15
 """Largest mean difference of a token's log-probability, in nats, that another engine may make on the sample sentences."""
 
@@ -62,18 +69,18 @@ def expressible(artifact: Artifact) -> None:
         raise Unfit(f"it has no {', no '.join(faults)}")
 
 
-def convert(artifact: Artifact, folder: Path, reference: TorchEngine, console: Console) -> Path:
+def convert(artifact: Artifact, folder: Path, console: Console) -> Path:
     """The converted model beside its folder: the one that is there if nothing changed, else made and proven close."""
     reasons = []
     for kind in WEIGHTS:
-        difference, home = _converted(artifact, folder, reference, kind, console)
+        difference, home = _converted(artifact, folder, kind, console)
         if difference <= TOLERANCE:
             return home
         reasons.append(f"with {kind} weights its log-probabilities are off by {difference:.3f} on average")
     raise Unfit(f"{'; '.join(reasons)}; {TOLERANCE} is allowed")
 
 
-def _converted(artifact: Artifact, folder: Path, reference: TorchEngine, kind: str, console: Console) -> tuple[float, Path]:
+def _converted(artifact: Artifact, folder: Path, kind: str, console: Console) -> tuple[float, Path]:
     """How far a converted model is from the reference, and where it lies."""
     name = f"ctranslate2-{kind}"
     facts = {
@@ -94,12 +101,14 @@ def _converted(artifact: Artifact, folder: Path, reference: TorchEngine, kind: s
         building = home = scratch / name
         building.mkdir()
         console.say(f"{folder} cannot be written, so the converted model is not kept")
-    spec = make_spec(artifact)
+    from undivided.engines.specification import make_spec
+
+    spec = make_spec(artifact, places(artifact.recipe.model))
     spec.validate()
     spec.optimize(quantization=kind)
     spec.save(str(building))
     _write_shortlist(artifact, building / SHORTLIST)
-    difference = parity(building, artifact, reference)
+    difference = parity(building, artifact)
     record = {"facts": facts, "difference": difference}
     (building / "parity.json").write_text(json.dumps(record, indent=2) + "\n")
     if building != home:
@@ -132,14 +141,23 @@ def sample_rows(vocabulary: int, count: int = 16, length: int = 12) -> list[list
     return [[*(int(word) for word in EOS + 1 + row % np.uint64(vocabulary - EOS - 1)), EOS] for row in bits]
 
 
-def parity(home: Path, artifact: Artifact, reference: TorchEngine) -> float:
+def places(model: ModelConfig) -> int:
+    """How many positions a converted model knows."""
+    return model.max_positions if model.positions == "learned" else PLACES
+
+
+def parity(home: Path, artifact: Artifact) -> float:
     """Mean absolute difference of log-probabilities between the engines, of the reference's translations of samples."""
+    from undivided.search import forced_scores
+
+    engine = CTranslate2Engine(home, artifact, 1)
+    reference = engine.reference
     sources = sample_rows(len(artifact.tokenizer.source))
     config = SearchConfig(beam_size=1, max_extra=5)
     found = dict(reference.search(sources, config, [[]] * len(sources), range(len(sources))))
     targets = [[*found[place][0].tokens, EOS] for place in range(len(sources))]
     right = forced_scores(reference.model, sources, targets, reference.device)
-    ours = CTranslate2Engine(home, artifact, 1, reference).scores(sources, targets)
+    ours = engine.scores(sources, targets)
     gaps = [abs(a - b) for one, other in zip(right, ours, strict=True) for a, b in zip(one, other, strict=True)]
     return float(np.mean(gaps))
 
@@ -149,19 +167,26 @@ class CTranslate2Engine:
 
     side_by_side = True
 
-    def __init__(self, home: Path, artifact: Artifact, threads: int, reference: TorchEngine) -> None:
+    def __init__(self, home: Path, artifact: Artifact, threads: int) -> None:
         import ctranslate2
 
         self.name = home.name
-        self.reference = reference
+        self.artifact = artifact
         self.has_shortlist = (home / SHORTLIST).is_file()
-        self.places = len(position_rows(artifact))
+        self.places = places(artifact.recipe.model)
         subwords = artifact.tokenizer.source, artifact.tokenizer.target
         self.pieces = [side.pieces(range(len(side))) for side in subwords]
         self.ids = {piece: token for token, piece in enumerate(self.pieces[1])}
         workers = threads or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else threads or os.cpu_count() or 1
         # Workers with one thread each beat one worker whose threads share every operation.
         self.translator = ctranslate2.Translator(str(home), inter_threads=workers, intra_threads=1, max_queued_batches=-1)
+
+    @functools.cached_property
+    def reference(self) -> TorchEngine:
+        """The model itself."""
+        from undivided.engines.torch import TorchEngine
+
+        return TorchEngine(self.artifact)
 
     def search(
         self,

@@ -10,12 +10,9 @@ from torch import Tensor, nn
 from undivided.artifact import Artifact
 from undivided.models import Transformer
 
-PLACES = 2048
-"""Rows of the table of positions where the model itself has no end of them."""
 
-
-def make_spec(artifact: Artifact) -> Any:
-    """The filled specification of a model."""
+def make_spec(artifact: Artifact, places: int) -> Any:
+    """The filled specification of a model, with a table of so many positions."""
     from ctranslate2.specs import TransformerSpec
     from ctranslate2.specs.common_spec import Activation
 
@@ -30,7 +27,7 @@ def make_spec(artifact: Artifact) -> Any:
         activation=activation,
         ffn_glu=config.activation == "swiglu",
     )
-    _fill(spec, model, position_rows(artifact))
+    _fill(spec, model, position_rows(artifact, places))
     source, target = artifact.tokenizer.source, artifact.tokenizer.target
     spec.register_source_vocabulary(source.pieces(range(len(source))))
     spec.register_target_vocabulary(target.pieces(range(len(target))))
@@ -45,13 +42,13 @@ def _transformer(artifact: Artifact) -> Transformer:
     return artifact.model
 
 
-def position_rows(artifact: Artifact) -> np.ndarray:
-    """The encodings that are added at each place, `T D`."""
+def position_rows(artifact: Artifact, places: int) -> np.ndarray:
+    """The encodings that are added at each of the first places, `T D`."""
     positions = _transformer(artifact).target_embedding.positions
     assert positions is not None
     if positions.kind == "none":
-        return np.zeros((PLACES, artifact.recipe.model.d_model), dtype=np.float32)
-    return _array(positions.rows(artifact.recipe.model.max_positions if positions.kind == "learned" else PLACES))
+        return np.zeros((places, artifact.recipe.model.d_model), dtype=np.float32)
+    return _array(positions.rows(places))
 
 
 def _fill(spec: Any, model: Transformer, places: np.ndarray) -> None:

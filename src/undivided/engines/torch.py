@@ -11,10 +11,9 @@ from undivided.attention import watched
 from undivided.config import SearchConfig
 from undivided.device import Crew
 from undivided.engines.contract import by_length
+from undivided.hypothesis import Hypothesis
 from undivided.products import Packs
-from undivided.search import Hypothesis, Rule, search
-
-ROUNDED = "torch-bfloat16"
+from undivided.search import Rule, search
 
 
 class TorchEngine:
@@ -24,9 +23,9 @@ class TorchEngine:
     has_shortlist = False
 
     def __init__(self, artifact: Artifact, rounded: bool = False) -> None:
-        self.name = ROUNDED if rounded else "torch"
+        self.name = "torch-bfloat16" if rounded else "torch"
         self.model = artifact.model
-        self.device = next(artifact.model.parameters()).device
+        self.device = artifact.device
         self._crew, self._packs = Crew(1), Packs(rounded)
 
     def search(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from undivided.config import Recipe, SearchConfig, build
 from undivided.console import Console, InputError, plural
 from undivided.corpus import digest
-from undivided.engines import TorchEngine
+from undivided.engines.torch import TorchEngine
 from undivided.paper.grafts import grafted
 from undivided.paper.linear import Form, Tags, aligned, linearise, mended, repair
 from undivided.paper.runs import settled, trained

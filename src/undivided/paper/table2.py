@@ -17,11 +17,12 @@ from sacrebleu.metrics import BLEU
 
 from undivided.config import Recipe, build
 from undivided.console import Console, InputError, Progress, duration, plural
+from undivided.corpus import read_lines
 from undivided.files import write_whole
 from undivided.paper import report, wmt
 from undivided.paper.cost import PAPER, PAPER_TRAINING, SUSTAINED, paper_cost, sustained_here, training_cost, work
 from undivided.paper.runs import facts_of, fingerprint, line_by_line, trained
-from undivided.score import Score, bleu, moses, read_lines
+from undivided.score import Score, bleu, moses
 from undivided.settings import Values, merge
 from undivided.translate import Translator
 

@@ -13,13 +13,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from undivided import manifest
 from undivided.config import WINDOW
 from undivided.console import InputError, told
 from undivided.corpus import LONGEST_LINE
-from undivided.device import choose_device
+from undivided.engines import surely_cpu
 from undivided.files import digest, fresh, write_whole
 from undivided.shards.plan import Job, Shard, too_long_line
 from undivided.translate import Translation, Translator
@@ -123,7 +121,13 @@ class Notes:
 
 def _device(name: str, slot: int) -> str:
     """Workers share out the GPUs of a machine among them."""
-    if ":" in name or choose_device(name).type != "cuda":
+    if ":" in name or surely_cpu(name):
+        return name
+    import torch
+
+    from undivided.device import choose_device
+
+    if choose_device(name).type != "cuda":
         return name
     return f"cuda:{slot % torch.cuda.device_count()}"
 

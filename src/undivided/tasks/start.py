@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from undivided.artifact import load_relative, weights
+from undivided.artifact import load_relative
 from undivided.config import Recipe
 from undivided.console import Console, InputError
+from undivided.weights import weights
 
 
 def start_from(model: nn.Module, recipe: Recipe, console: Console) -> None:

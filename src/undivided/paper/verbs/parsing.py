@@ -10,6 +10,7 @@ from typing import Any
 
 from undivided.config import Recipe, SearchConfig
 from undivided.console import Console, InputError
+from undivided.corpus import read_lines
 from undivided.paper.verbs.options import add_common, at_least_0, settings_of
 from undivided.settings import add_settings, fill, given, listed, merge, read_yaml
 
@@ -102,7 +103,6 @@ def run_parse(options: argparse.Namespace) -> None:
         raise InputError(f"{options.file}: no such file")
     from undivided.paper.parsing import parse_lines
     from undivided.paper.trees import written
-    from undivided.score import read_lines
 
     lines = stdin_lines() if options.file == "-" else read_lines(options.file)
     search = {name: getattr(config, name) for name in wanted}
