@@ -17,6 +17,7 @@ import measure
 from measure import CORES, MULTI30K_TEST, ROOT, table, undivided
 
 RECIPE = ROOT / "recipes" / "multi30k-en-de.yaml"
+AVERAGED = ["--train.ema", "0.999"]
 DIRECTIONS = {"forward": ("en", "de"), "backward": ("de", "en")}
 
 
@@ -40,9 +41,26 @@ def rewritten(model: Path, source: str, out: Path) -> str:
     return str(out)
 
 
+def diversified(options: argparse.Namespace, corpus: dict[str, list[str]]) -> list[list[str]]:
+    """The training pairs, and versions of them in which one side was written anew by a model."""
+    pairs = [corpus["train"]]
+    sides, valid = ({Path(file).suffix[1:]: file for file in corpus[part]} for part in ("train", "val"))
+    for seed in range(1, options.seeds + 1):
+        for name, (source, target) in DIRECTIONS.items():
+            model = options.forward if (name, seed) == ("forward", 1) else None
+            if model is None:
+                files, held_out = ([of[source], of[target]] for of in (sides, valid))
+                flags = [*AVERAGED, "--seed", str(seed)]
+                model = taught(name, options.out / f"{name}-{seed}", options.teachers, [files], held_out, flags)
+            anew = {target: rewritten(model, sides[source], options.out / f"{name}-{seed}.{target}")}
+            pairs.append([(sides | anew)[language] for language in ("en", "de")])
+    return pairs
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--teachers", type=float, default=30, help="minutes of training of each teacher")
+    parser.add_argument("--forward", type=Path, help="a model of bench-quality --lowercased to take as the first teacher")
     parser.add_argument("--seeds", type=int, default=1, help="teachers of each direction")
     parser.add_argument("--minutes", type=float, default=90, help="of training of the model itself")
     parser.add_argument("--flags", default="", help="of its training, beside the recipe's")
@@ -50,19 +68,8 @@ def main() -> None:
     parser.add_argument("--report", type=Path, default=ROOT / "docs" / "benchmarks" / "best.md")
     options = parser.parse_args()
     corpus = measure.lowercased(measure.whole_multi30k(), options.out / "text")
-    pairs = [corpus["train"]]
-    averaged = ["--train.ema", "0.999"]
-    for seed in range(1, options.seeds + 1):
-        for name, (source, target) in DIRECTIONS.items():
-            sides = {Path(file).suffix[1:]: file for file in corpus["train"]}
-            valid = {Path(file).suffix[1:]: file for file in corpus["val"]}
-            files = [[sides[source], sides[target]]]
-            flags = [*averaged, "--seed", str(seed)]
-            home = options.out / f"{name}-{seed}"
-            model = taught(name, home, options.teachers, files, [valid[source], valid[target]], flags)
-            sides[target] = rewritten(model, sides[source], options.out / f"{name}-{seed}.{target}")
-            pairs.append([sides["en"], sides["de"]])
-    flags = [*averaged, *options.flags.split()]
+    pairs = diversified(options, corpus)
+    flags = [*AVERAGED, *options.flags.split()]
     model = taught("forward", options.out / "model", options.minutes, pairs, corpus["val"], flags)
     rows = []
     for part in ("val", MULTI30K_TEST):

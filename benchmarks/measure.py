@@ -331,7 +331,7 @@ def lowercased(corpus: dict[str, list[str]], folder: Path) -> dict[str, list[str
 def undivided(*arguments: str) -> str:
     """What one command of ours prints."""
     command = [sys.executable, "-m", "undivided", *arguments]
-    return subprocess.run(command, cwd=ROOT, env=our_environment(), stdout=subprocess.PIPE, text=True, check=True).stdout
+    return subprocess.run(command, env=our_environment(), stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 def some_text(home: Path, pairs: int) -> list[str]:

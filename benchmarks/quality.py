@@ -72,7 +72,7 @@ def watched(command: Sequence[str], clock: Clock, limit: float, notice: Callable
     It is stopped by SIGTERM: a shell that starts this script in the background has its children ignore SIGINT.
     """
     with log.open("a") as stream:
-        process = subprocess.Popen(command, cwd=ROOT, stdout=stream, stderr=stream, env=measure.our_environment())
+        process = subprocess.Popen(command, stdout=stream, stderr=stream, env=measure.our_environment())
         stopped = False
         try:
             while process.poll() is None:

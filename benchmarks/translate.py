@@ -263,9 +263,20 @@ The same sentences by the two in turn, nobody else at work between them; then on
 the next one."""
 
 
-def start_up(folder: Path, rounds: int) -> list[str]:
+BY_HAND = """
+import sys, ctranslate2, sentencepiece
+subwords = sentencepiece.SentencePieceProcessor(sys.argv[1])
+translator = ctranslate2.Translator(sys.argv[2], inter_threads=int(sys.argv[3]), intra_threads=1)
+for found in translator.translate_batch([subwords.encode(line.strip(), out_type=str) for line in sys.stdin], beam_size=4):
+    print(subwords.decode(found.hypotheses[0]))
+"""
+"""What one would write without us."""
+
+
+def start_up(folder: Path, converted: Path, rounds: int) -> list[str]:
     """From the shell: one sentence through `undivided translate`, and how much of it is Python's and torch's own start."""
     commands = {
+        "CTranslate2 and sentencepiece, written out": ["-c", BY_HAND, str(folder / "subwords.model"), str(converted), str(CORES)],
         "python -c pass": ["-c", "pass"],
         "python -c 'import torch'": ["-c", "import torch"],
         "undivided translate --engine torch": ["-m", "undivided", "translate", str(folder), "--engine", "torch"],
@@ -324,7 +335,7 @@ def main() -> None:
         head = ["side", "sentences/s", "our torch is", "our auto is", "share", "p50", "p95", "peak memory", "tokens", "same output"]
         lines = [*table(head, rows_of(run, series)), "", *(duels(run, series) if options.duels else [])]
         run.close()
-        starting = start_up(event.folder, min(5, options.rounds))
+        starting = start_up(event.folder, event.converted["int8"][1], min(5, options.rounds))
     gaps = ", ".join(f"{kind} {gap:.3f}" for kind, (gap, _) in event.converted.items())
     products = [each for one in series.values() for each in one.more["product"]]
     facts = (

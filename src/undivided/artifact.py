@@ -5,10 +5,10 @@ Importing this must not import torch, which takes longer than a short translatio
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import shutil
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,17 +38,19 @@ SHORTLIST = "shortlist.safetensors"
 SUBWORDS = {"subwords.model", "source.model", "target.model"}
 
 
-@dataclass
+@dataclass(eq=False)
 class Artifact:
     """A trained model with all that it needs to turn text into text."""
 
     recipe: Recipe
     tokenizer: Tokenizer
-    model: Seq2Seq
+    model: Seq2Seq = field(repr=False)
     facts: dict[str, Any] = field(default_factory=dict)
     """What was measured: scores with signatures, digests of the data, cost of training."""
     shortlist: Shortlist | None = None
     """Which target subwords the source's may become; older model folders have none."""
+    seal: str = ""
+    """Digest of the manifest of the folder that it was read from."""
 
     @property
     def device(self) -> torch.device:
@@ -66,14 +68,18 @@ class UnreadArtifact(Artifact):
         read: Callable[[], Seq2Seq],
         facts: dict[str, Any],
         shortlist: Shortlist | None,
+        seal: str,
     ) -> None:
-        self.recipe, self.tokenizer, self.facts, self.shortlist = recipe, tokenizer, facts, shortlist
-        self._read = read
+        self.recipe, self.tokenizer, self.facts, self.shortlist, self.seal = recipe, tokenizer, facts, shortlist, seal
+        self._read, self._model, self._lock = read, None, threading.Lock()
 
-    @functools.cached_property
+    @property
     def model(self) -> Seq2Seq:  # type: ignore[override]
-        """Read now."""
-        return self._read()
+        """Read now, by whoever asks first."""
+        with self._lock:
+            if self._model is None:
+                self._model = self._read()
+            return self._model
 
 
 @dataclass
@@ -212,24 +218,34 @@ def load_any(folder: str | Path, device: torch.device | None = None) -> Artifact
     translator = _translator(holds, lambda: device)
     if translator is None:
         return _relative(holds, device)
-    return Artifact(translator.recipe, translator.tokenizer, translator.model, translator.facts, translator.shortlist)
+    return Artifact(holds.recipe, translator.tokenizer, translator.model, holds.facts, holds.shortlist, holds.seal)
 
 
 class _Held(NamedTuple):
     """What a model folder holds beside weights."""
 
     folder: Path
-    manifest: str
-    """Its digest: weights that are read later must be of the same model."""
-    parts: list[str]
+    seal: str
     recipe: Recipe
     tokenizer: Tokenizer | None
     facts: dict[str, Any]
+    shortlist: Shortlist | None
 
     @property
     def sizes(self) -> list[int]:
         """Of the vocabularies."""
         return [] if self.tokenizer is None else [len(self.tokenizer.source), len(self.tokenizer.target)]
+
+    def whole(self) -> Path:
+        """Where the very model lies that was opened; an error if another one has taken its place."""
+        whole = manifest.current(self.folder)
+        if _seal(whole) != self.seal:
+            raise InputError(f"{self.folder}: the model changed while it was used; begin anew")
+        return whole
+
+
+def _seal(whole: Path) -> str:
+    return digest(whole / manifest.NAME) if (whole / manifest.NAME).is_file() else ""
 
 
 def _held(folder: str | Path) -> _Held:
@@ -238,12 +254,16 @@ def _held(folder: str | Path) -> _Held:
     if not folder.is_dir():
         raise InputError(f"{folder}: no such model folder")
     whole = manifest.current(folder)
+    seal = _seal(whole)
     parts = _verify(whole)
     recipe, vocabulary, facts = _read_config(whole)
     tokenizer = None if recipe.model.kind == "vision" else Tokenizer.load(whole)
-    holds = _Held(folder, digest(whole / manifest.NAME), parts, recipe, tokenizer, facts)
+    holds = _Held(folder, seal, recipe, tokenizer, facts, None)
     if holds.sizes != vocabulary:
         raise InputError(f"{folder}: the subword models have {holds.sizes} tokens, but config.json says {vocabulary}")
+    if recipe.model.kind in PAIRED and SHORTLIST in parts:
+        holds = holds._replace(shortlist=_shortlist(whole / SHORTLIST, *holds.sizes))
+    holds.whole()
     return holds
 
 
@@ -257,14 +277,11 @@ def _translator(holds: _Held, device: Callable[[], torch.device | None]) -> Unre
         from undivided.models import make_model
         from undivided.weights import filled
 
-        folder = manifest.current(holds.folder)
-        if not (folder / manifest.NAME).is_file() or digest(folder / manifest.NAME) != holds.manifest:
-            raise InputError(f"{holds.folder}: the model changed while it was used; begin anew")
-        return filled(recipe.model, lambda: make_model(recipe.model, *holds.sizes), folder, device())
+        model = filled(recipe.model, lambda: make_model(recipe.model, *holds.sizes), holds.whole(), device())
+        holds.whole()
+        return model
 
-    listed = SHORTLIST in holds.parts
-    shortlist = _shortlist(manifest.current(holds.folder) / SHORTLIST, *holds.sizes) if listed else None
-    return UnreadArtifact(recipe, holds.tokenizer, read, holds.facts, shortlist)
+    return UnreadArtifact(recipe, holds.tokenizer, read, holds.facts, holds.shortlist, holds.seal)
 
 
 def _relative(holds: _Held, device: torch.device | None) -> RelativeArtifact:
@@ -274,7 +291,8 @@ def _relative(holds: _Held, device: torch.device | None) -> RelativeArtifact:
 
     recipe = holds.recipe
     first, classes = holds.sizes[0] if holds.sizes else 0, len(recipe.data.classes)
-    model = filled(recipe.model, lambda: make_relative(recipe.model, first, classes), manifest.current(holds.folder), device)
+    model = filled(recipe.model, lambda: make_relative(recipe.model, first, classes), holds.whole(), device)
+    holds.whole()
     return RelativeArtifact(recipe, holds.tokenizer, model, holds.facts)
 
 
@@ -302,7 +320,7 @@ def _read_config(folder: Path) -> tuple[Recipe, object, dict[str, Any]]:
 def _shortlist(path: Path, source: int, target: int) -> Shortlist:
     try:
         tensors = safetensors.numpy.load_file(path)
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputError(f"{path}: damaged, it cannot be read as safetensors: {error}") from None
     if tensors.keys() == {"common", "likely"}:
         shortlist = Shortlist(tensors["common"], tensors["likely"])

@@ -1,6 +1,7 @@
 """Another engine runs the same folder: proven equal, or refused with the reason."""
 
 import dataclasses
+import json
 import shutil
 import subprocess
 import sys
@@ -11,12 +12,13 @@ import pytest
 import torch
 
 from samples import sentences
+from undivided import manifest
 from undivided.artifact import Artifact, load, save
 from undivided.attention import watch
 from undivided.config import ModelConfig, Recipe, SearchConfig
 from undivided.console import Console, InputError
 from undivided.device import one_thread
-from undivided.engines import choose_engine
+from undivided.engines import choose_engine, surely_cpu
 from undivided.engines import ctranslate2 as ct2
 from undivided.engines.contract import by_length
 from undivided.engines.ctranslate2 import CTranslate2Engine, Unfit, convert, expressible, places, sample_rows
@@ -200,6 +202,61 @@ def test_pytorch_with_rounded_products_is_near_the_reference(translator, folder)
         assert one.score == pytest.approx(other.score, abs=0.05)
 
 
+@pytest.mark.parametrize("door", ["nvidia0", "nvidiactl", "nvmap", "kfd", "dxg"])
+def test_only_a_machine_without_doors_to_a_gpu_is_taken_for_a_cpu_without_asking_torch(tmp_path, monkeypatch, door):
+    monkeypatch.setattr("sys.platform", "linux")
+    assert surely_cpu("auto", tmp_path)
+    (tmp_path / door).touch()
+    assert not surely_cpu("auto", tmp_path)
+    assert surely_cpu("cpu", tmp_path)
+    assert not surely_cpu("cuda", tmp_path)
+    monkeypatch.setattr("sys.platform", "darwin")
+    assert not surely_cpu("auto", tmp_path / "empty")
+
+
+def test_a_device_that_is_not_there_is_refused_by_every_engine(folder):
+    for engine in ("auto", "torch", "ctranslate2"):
+        with pytest.raises(InputError, match="device: 'gpu7' is none of"):
+            Translator(folder, device="gpu7", engine=engine)
+
+
+def test_a_model_that_does_not_fit_leaves_nothing_behind(folder):
+    """The weights of a folder are read for the first time when it is converted."""
+    config = json.loads((folder / "config.json").read_text())
+    config["recipe"]["model"]["d_ff"] += 8
+    (folder / "config.json").write_text(json.dumps(config))
+    manifest.write(folder, json.loads((folder / "manifest.json").read_text())["sha256"])
+    with pytest.raises(InputError, match="the weights do not fit the config"):
+        Translator(folder, threads=1)
+    assert not list(folder.glob("ctranslate2-*"))
+
+
+def test_a_copy_that_cannot_be_put_in_its_place_is_used_where_it_is(folder, monkeypatch):
+    def refused(self, target):
+        raise PermissionError(13, "no", str(target))
+
+    monkeypatch.setattr(ct2.Path, "rename", refused)
+    translator = Translator(folder, threads=1)
+    assert translator.engine.name == "ctranslate2-int8"
+    assert translator.translate("The dog sees a tree today.")
+    assert not (folder / "ctranslate2-int8").exists()
+
+
+def test_the_copy_of_a_process_that_was_faster_is_used(folder, monkeypatch):
+    real = ct2.parity
+    other = []
+
+    def slow(home, artifact):
+        if not other:
+            other.append(True)
+            other.append(Translator(folder, threads=1).engine)
+        return real(home, artifact)
+
+    monkeypatch.setattr(ct2, "parity", slow)
+    assert Translator(folder, threads=1).engine.name == "ctranslate2-int8"
+    assert [path.name for path in folder.glob("ctranslate2-*")] == ["ctranslate2-int8"]
+
+
 def test_an_unknown_engine_is_refused(folder):
     with pytest.raises(InputError, match="none of auto, torch, torch-bfloat16, ctranslate2"):
         Translator(folder, engine="marian")
@@ -218,6 +275,21 @@ def test_a_converted_model_translates_without_torch(translator, folder):
     """
     ran = subprocess.run([sys.executable, "-c", textwrap.dedent(program), folder], capture_output=True, text=True, check=True)
     assert ran.stdout.splitlines() == ["ctranslate2-int8 False", f"{expected}|False", "True True"]
+
+
+@pytest.mark.parametrize("part", ["model.bin", "parity.json", "vmap.txt", "manifest.json"])
+def test_a_damaged_copy_is_made_anew(folder, part):
+    expected = Translator(folder, threads=1).translate("The dog sees a tree today.")
+    path = folder / "ctranslate2-int8" / part
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    said = Said()
+    assert Translator(folder, threads=1, console=said).translate("The dog sees a tree today.") == expected
+    assert "converting" in said.lines[0]
+    again = Said()
+    Translator(folder, threads=1, console=again)
+    assert again.lines == []
 
 
 def test_a_folder_that_cannot_be_written_still_translates(folder, monkeypatch):

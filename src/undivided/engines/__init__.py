@@ -11,12 +11,13 @@ from pathlib import Path
 from undivided.artifact import Artifact
 from undivided.config import ENGINES
 from undivided.console import Console, InputError
-from undivided.engines.contract import Engine
+from undivided.engines.contract import ROUNDED, Engine
 from undivided.engines.ctranslate2 import CTranslate2Engine, Unfit, convert, expressible, installed
 
 __all__ = ["CTranslate2Engine", "Engine", "choose_engine"]
 
-ROUNDED = "torch-bfloat16"
+DOORS = ("nvidia*", "nvhost*", "nvmap", "kfd", "dxg")
+"""Under /dev, where Linux has GPUs of NVIDIA and AMD, also in Windows' subsystem."""
 
 
 def choose_engine(
@@ -32,8 +33,10 @@ def choose_engine(
         return _reference(artifact)
     if name == ROUNDED:
         return _rounded(artifact)
-    if not (surely_cpu(device) or artifact.device.type == "cpu") and name == "auto":
-        return _reference(artifact)
+    if name == "auto" or device not in ("auto", "cpu"):
+        on_cpu = surely_cpu(device) or artifact.device.type == "cpu"
+        if name == "auto" and not on_cpu:
+            return _reference(artifact)
     try:
         if not installed():
             raise Unfit("it is not installed: pip install 'undivided[ctranslate2]'")
@@ -46,15 +49,11 @@ def choose_engine(
         return _reference(artifact)
 
 
-def surely_cpu(device: str) -> bool:
+def surely_cpu(device: str, devices: Path = Path("/dev")) -> bool:
     """Whether a setting means the CPU, where that can be told without torch: there is no other device."""
-    if device != "auto":
-        return device == "cpu"
-    if not installed() or sys.platform == "darwin" or Path("/dev/kfd").exists():  # Apple's GPUs, and AMD's
-        return False
-    import ctranslate2
-
-    return int(ctranslate2.get_cuda_device_count()) == 0
+    if device == "auto" and sys.platform == "linux":
+        return not any(True for door in DOORS for _ in devices.glob(door))
+    return device == "cpu"
 
 
 def _reference(artifact: Artifact) -> Engine:

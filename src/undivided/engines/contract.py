@@ -8,6 +8,9 @@ from typing import Protocol
 from undivided.config import SearchConfig
 from undivided.hypothesis import Hypothesis
 
+ROUNDED = "torch-bfloat16"
+"""PyTorch with rounded products."""
+
 BATCH_ROWS = 256
 """Most hypotheses of a batch, sentences times beams: as many as a product needs to be fast."""
 BATCH_TOKENS = 16 * BATCH_ROWS

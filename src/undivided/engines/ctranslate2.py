@@ -6,37 +6,42 @@ A model that was converted before is run without torch, which is imported only f
 from __future__ import annotations
 
 import atexit
-import functools
+import contextlib
 import importlib.metadata
 import importlib.util
 import json
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from undivided import manifest
 from undivided.artifact import Artifact
 from undivided.config import ModelConfig, SearchConfig
-from undivided.console import Console
-from undivided.corpus import digest
+from undivided.console import Console, InputError
 from undivided.engines.contract import by_length
+from undivided.files import digest, read_json
 from undivided.hypothesis import Hypothesis, length_penalty
 from undivided.tokens import BOS, EOS, PAD, random_bits
 
 if TYPE_CHECKING:
     from undivided.engines.torch import TorchEngine
 
-VERSION = 2
+VERSION = 3
 """Of what `convert` writes: older copies beside a model are made anew."""
+
+SAMPLES = 2
+"""The seed of the sentences on which a copy is tried."""
 
 WEIGHTS = ("int8", "float32")
 """How a converted model keeps its weights: the first that proves close. Very small models may lose too much in 8 bits."""
 
-SHORTLIST = "vmap.txt"
+SHORTLIST, RECORD = "vmap.txt", "parity.json"
 PLACES = 2048
 """Rows of the table of positions where the model itself has no end of them."""
 TOLERANCE = 0.15
@@ -82,42 +87,78 @@ def convert(artifact: Artifact, folder: Path, console: Console) -> Path:
 
 def _converted(artifact: Artifact, folder: Path, kind: str, console: Console) -> tuple[float, Path]:
     """How far a converted model is from the reference, and where it lies."""
-    name = f"ctranslate2-{kind}"
+    home = folder / f"ctranslate2-{kind}"
     facts = {
-        "model": digest(folder / "manifest.json"),
+        "model": artifact.seal or digest(manifest.current(folder) / manifest.NAME),
         "ctranslate2": importlib.metadata.version("ctranslate2"),
         "version": VERSION,
     }
-    home = folder / name
-    record = _record(home)
-    if record.get("facts") == facts:
-        return float(record["difference"]), home
+    known = _known(home, facts)
+    if known is not None:
+        return known, home
     console.say(f"converting the model for CTranslate2 with {kind} weights (once) …")
+    spec = _specified(artifact, kind)
+    building = _room(home, console)
     try:
-        building = Path(tempfile.mkdtemp(prefix=f"{name}.", suffix=".building", dir=folder))
+        difference = _written(spec, artifact, building, facts)
+    except BaseException:
+        shutil.rmtree(building, ignore_errors=True)
+        raise
+    return difference, _settled(building, home, facts)
+
+
+def _room(home: Path, console: Console) -> Path:
+    """A folder to build in, beside where the copy will lie, or elsewhere for this process alone."""
+    try:
+        return Path(tempfile.mkdtemp(prefix=f"{home.name}.", suffix=".building", dir=home.parent))
     except OSError:
-        scratch = Path(tempfile.mkdtemp(prefix="undivided-"))
-        atexit.register(shutil.rmtree, scratch, ignore_errors=True)
-        building = home = scratch / name
-        building.mkdir()
-        console.say(f"{folder} cannot be written, so the converted model is not kept")
+        console.say(f"{home.parent} cannot be written, so the converted model is not kept")
+        return Path(tempfile.mkdtemp(prefix=f"{home.name}."))
+
+
+def _specified(artifact: Artifact, kind: str) -> Any:
+    """A model in the words of CTranslate2."""
     from undivided.engines.specification import make_spec
 
     spec = make_spec(artifact, places(artifact.recipe.model))
     spec.validate()
     spec.optimize(quantization=kind)
+    return spec
+
+
+def _written(spec: Any, artifact: Artifact, building: Path, facts: dict[str, Any]) -> float:
+    """Write a converted model and all that is known of it; how far it is from the reference."""
     spec.save(str(building))
     _write_shortlist(artifact, building / SHORTLIST)
     difference = parity(building, artifact)
-    record = {"facts": facts, "difference": difference}
-    (building / "parity.json").write_text(json.dumps(record, indent=2) + "\n")
-    if building != home:
-        shutil.rmtree(home, ignore_errors=True)
-        try:
-            building.rename(home)
-        except OSError:
-            shutil.rmtree(building, ignore_errors=True)  # another process was faster
-    return difference, home
+    (building / RECORD).write_text(json.dumps({"facts": facts, "difference": difference}, indent=2) + "\n")
+    manifest.write(building, sorted(part.name for part in building.iterdir()))
+    return difference
+
+
+def _settled(building: Path, home: Path, facts: dict[str, Any]) -> Path:
+    """Move a finished copy into its place, unless another process was faster; where it lies."""
+    if building.parent == home.parent:
+        if _known(home, facts) is None:
+            shutil.rmtree(home, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            return building.rename(home)
+        if _known(home, facts) is not None:
+            shutil.rmtree(building, ignore_errors=True)
+            return home
+    atexit.register(shutil.rmtree, building, ignore_errors=True)
+    return building
+
+
+def _known(home: Path, facts: dict[str, Any]) -> float | None:
+    """How far a converted model is from the reference, if it is that of this model and all of it is whole."""
+    try:
+        listed = manifest.verify(home, [RECORD, "model.bin", "config.json"])
+        record = read_json(home / RECORD)
+        strange = (home / SHORTLIST).exists() and SHORTLIST not in listed
+        return float(record["difference"]) if record["facts"] == facts and not strange else None
+    except (InputError, OSError, KeyError, TypeError, ValueError):
+        return None
 
 
 def _write_shortlist(artifact: Artifact, path: Path) -> None:
@@ -127,17 +168,9 @@ def _write_shortlist(artifact: Artifact, path: Path) -> None:
         path.write_text("\n".join(artifact.shortlist.lines(*pieces)) + "\n", encoding="utf-8", newline="\n")
 
 
-def _record(home: Path) -> dict[str, Any]:
-    try:
-        record = json.loads((home / "parity.json").read_text())
-        return record if isinstance(record, dict) else {}
-    except (OSError, ValueError):
-        return {}
-
-
 def sample_rows(vocabulary: int, count: int = 16, length: int = 12) -> list[list[int]]:
     """Made-up sentences over a vocabulary, always the same: a model folder carries no text to try it on."""
-    bits = random_bits(count * length, vocabulary, VERSION).reshape(count, length)
+    bits = random_bits(count * length, vocabulary, SAMPLES).reshape(count, length)
     return [[*(int(word) for word in EOS + 1 + row % np.uint64(vocabulary - EOS - 1)), EOS] for row in bits]
 
 
@@ -170,8 +203,8 @@ class CTranslate2Engine:
     def __init__(self, home: Path, artifact: Artifact, threads: int) -> None:
         import ctranslate2
 
-        self.name = home.name
-        self.artifact = artifact
+        self.name = home.name.partition(".")[0]
+        self.artifact, self._reference, self._lock = artifact, None, threading.Lock()
         self.has_shortlist = (home / SHORTLIST).is_file()
         self.places = places(artifact.recipe.model)
         subwords = artifact.tokenizer.source, artifact.tokenizer.target
@@ -181,12 +214,15 @@ class CTranslate2Engine:
         # Workers with one thread each beat one worker whose threads share every operation.
         self.translator = ctranslate2.Translator(str(home), inter_threads=workers, intra_threads=1, max_queued_batches=-1)
 
-    @functools.cached_property
+    @property
     def reference(self) -> TorchEngine:
         """The model itself."""
         from undivided.engines.torch import TorchEngine
 
-        return TorchEngine(self.artifact)
+        with self._lock:
+            if self._reference is None:
+                self._reference = TorchEngine(self.artifact)
+            return self._reference
 
     def search(
         self,

@@ -10,7 +10,7 @@ from undivided.artifact import Artifact
 from undivided.attention import watched
 from undivided.config import SearchConfig
 from undivided.device import Crew
-from undivided.engines.contract import by_length
+from undivided.engines.contract import ROUNDED, by_length
 from undivided.hypothesis import Hypothesis
 from undivided.products import Packs
 from undivided.search import Rule, search
@@ -23,7 +23,7 @@ class TorchEngine:
     has_shortlist = False
 
     def __init__(self, artifact: Artifact, rounded: bool = False) -> None:
-        self.name = "torch-bfloat16" if rounded else "torch"
+        self.name = ROUNDED if rounded else "torch"
         self.model = artifact.model
         self.device = artifact.device
         self._crew, self._packs = Crew(1), Packs(rounded)
