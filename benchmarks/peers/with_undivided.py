@@ -7,13 +7,13 @@ import io
 from worker import serve
 
 from undivided.console import Console
-from undivided.device import use_threads
 
 QUIET = Console(quiet=True, stream=io.StringIO())
 
 
 class Training:
     def __init__(self, job: dict) -> None:
+        from undivided.device import use_threads
         from undivided.prepare import prepare_recipe
         from undivided.train import Trainer
 
@@ -78,8 +78,9 @@ class Translating:
         self.name = self.translator.engine.name
         self.options = {"beam_size": job["beam"], "length_penalty": 0.0, "max_extra": 50, "shortlist": job["shortlist"]}
         if job["length"]:
-            force_length(job["length"])
-            if hasattr(self.translator.engine, "translator"):
+            if not hasattr(self.translator.engine, "translator"):
+                force_length(job["length"])
+            else:
                 self.translator.engine.translator = Forced(self.translator.engine.translator, job["length"])
         self.found: dict[int, list[int]] = {}
         search = self.translator.engine.search

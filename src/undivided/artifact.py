@@ -71,7 +71,8 @@ class UnreadArtifact(Artifact):
         seal: str,
     ) -> None:
         self.recipe, self.tokenizer, self.facts, self.shortlist, self.seal = recipe, tokenizer, facts, shortlist, seal
-        self._read, self._model, self._lock = read, None, threading.Lock()
+        self._read, self._lock = read, threading.Lock()
+        self._model: Seq2Seq | None = None
 
     @property
     def model(self) -> Seq2Seq:  # type: ignore[override]

@@ -204,7 +204,8 @@ class CTranslate2Engine:
         import ctranslate2
 
         self.name = home.name.partition(".")[0]
-        self.artifact, self._reference, self._lock = artifact, None, threading.Lock()
+        self.artifact, self._lock = artifact, threading.Lock()
+        self._reference: TorchEngine | None = None
         self.has_shortlist = (home / SHORTLIST).is_file()
         self.places = places(artifact.recipe.model)
         subwords = artifact.tokenizer.source, artifact.tokenizer.target
