@@ -4,7 +4,7 @@
 # make sbom   sbom.json: what is installed with it, as CycloneDX
 # make evalb  build EVALB, which the tests compare bracket scores with
 # make prove-damage, prove-relatives, prove-resume, prove-shards, prove-multi30k   long proofs, each with a report under docs/
-# make bench-train, bench-translate, bench-scale, bench-quality, bench-distilled, bench-best   speed beside the peers, each with a report under docs/benchmarks/
+# make bench-train, bench-translate, bench-scale, bench-quality, bench-distilled, bench-best, bench-start   speed beside the peers, each with a report under docs/benchmarks/
 # Each makes its own .venv the first time.
 
 PYTHON ?= python3
@@ -14,7 +14,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .PHONY: demo test chromium check format sbom evalb prove-multi30k prove-damage prove-relatives prove-resume prove-shards clean \
-	bench-train bench-translate bench-scale bench-quality bench-distilled bench-best
+	bench-train bench-translate bench-scale bench-quality bench-distilled bench-best bench-start
 
 demo: .venv/installed
 	$(BIN)/undivided demo --pair $(PAIR) --minutes $(MINUTES) --out demo
@@ -62,7 +62,7 @@ prove-shards: .venv/installed-dev
 	$(BIN)/python benchmarks/shards.py
 
 # The peers get venvs of their own under .venv-peers/ the first time.
-bench-train bench-translate bench-scale bench-quality bench-distilled bench-best: bench-%: .venv/installed-dev
+bench-train bench-translate bench-scale bench-quality bench-distilled bench-best bench-start: bench-%: .venv/installed-dev
 	$(BIN)/python benchmarks/$*.py $(BENCH)
 
 .venv/python:

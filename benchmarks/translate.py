@@ -14,10 +14,8 @@ import io
 import json
 import math
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any, cast
 
@@ -263,41 +261,6 @@ The same sentences by the two in turn, nobody else at work between them; then on
 the next one."""
 
 
-BY_HAND = """
-import sys, ctranslate2, sentencepiece
-subwords = sentencepiece.SentencePieceProcessor(sys.argv[1])
-translator = ctranslate2.Translator(sys.argv[2], inter_threads=int(sys.argv[3]), intra_threads=1)
-for found in translator.translate_batch([subwords.encode(line.strip(), out_type=str) for line in sys.stdin], beam_size=4):
-    print(subwords.decode(found.hypotheses[0]))
-"""
-"""What one would write without us."""
-
-
-def start_up(folder: Path, converted: Path, rounds: int) -> list[str]:
-    """From the shell: one sentence through `undivided translate`, and how much of it is Python's and torch's own start."""
-    commands = {
-        "CTranslate2 and sentencepiece, written out": ["-c", BY_HAND, str(folder / "subwords.model"), str(converted), str(CORES)],
-        "python -c pass": ["-c", "pass"],
-        "python -c 'import torch'": ["-c", "import torch"],
-        "undivided translate --engine torch": ["-m", "undivided", "translate", str(folder), "--engine", "torch"],
-        "undivided translate": ["-m", "undivided", "translate", str(folder)],
-    }
-    times: dict[str, list[float]] = {name: [] for name in commands}
-    for _ in range(rounds + 1):
-        for name, arguments in commands.items():
-            began = time.perf_counter()
-            done = subprocess.run(
-                [sys.executable, *arguments], input="A dog runs on the beach.\n", text=True, capture_output=True, check=False,
-                env=measure.our_environment(),
-            )  # fmt: skip
-            if done.returncode:
-                raise SystemExit(f"{name} failed: {done.stderr}")
-            times[name].append(time.perf_counter() - began)
-    return table(
-        ["from the shell, one sentence", "seconds"], [[name, f"{statistics.median(t[1:]):.2f}"] for name, t in times.items()]
-    )
-
-
 NOTES = """\
 Sentences/s are medians over interleaved rounds, one side at work at a time; "our … is" are medians of the ratios of each round.
 JoeyNMT, several times slower than all others, translates every tenth sentence. The share is that of the machine's float32
@@ -335,7 +298,6 @@ def main() -> None:
         head = ["side", "sentences/s", "our torch is", "our auto is", "share", "p50", "p95", "peak memory", "tokens", "same output"]
         lines = [*table(head, rows_of(run, series)), "", *(duels(run, series) if options.duels else [])]
         run.close()
-        starting = start_up(event.folder, event.converted["int8"][1], min(5, options.rounds))
     gaps = ", ".join(f"{kind} {gap:.3f}" for kind, (gap, _) in event.converted.items())
     products = [each for one in series.values() for each in one.more["product"]]
     facts = (
@@ -345,7 +307,7 @@ def main() -> None:
         f"converted models (mean difference of log-probabilities): {gaps}."
     )
     absent = [f"- {peer} took no part: {reason}" for peer, reason in problems.items()]
-    body = [f"{facts} {NOTES}", "", *lines, *absent, "", "## Start-up", "", *starting]
+    body = [f"{facts} {NOTES}", "", *lines, *absent]
     measure.write_report(options.report, "Translation speed", "translate.py", sys.argv[1:], body)
 
 
