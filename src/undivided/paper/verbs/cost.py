@@ -8,7 +8,7 @@ from typing import Any
 
 from undivided.config import Recipe
 from undivided.console import Console, InputError
-from undivided.paper.verbs.options import add_common, numbers, settings_of
+from undivided.paper.verbs.options import add_common, numbers, report_of, settings_of
 from undivided.settings import add_settings, merge, read_yaml
 
 
@@ -97,7 +97,7 @@ def run_table2(options: argparse.Namespace) -> None:
         print("\n".join(commands(options.arguments, out)[1:]))
         return
     run = train_and_score(values, Path(options.data), out, checksums, console) if options.recipe else None
-    path = Path(options.report) if options.report else out / "report.md"
+    path = report_of(options, out)
     print(write_report(run, path, options.arguments))
     for score in run.scores if run is not None else ():
         print(score)

@@ -24,6 +24,11 @@ def report_path(text: str) -> str:
     return text
 
 
+def report_of(options: argparse.Namespace, folder: Path) -> Path:
+    """Where the report goes: where `--report` says, else into the folder of the work."""
+    return Path(options.report) if options.report else folder / "report.md"
+
+
 def settings_of(options: argparse.Namespace) -> Values:
     """The settings of a recipe that were written as flags."""
     return nested(given(options, Recipe))

@@ -11,7 +11,7 @@ from typing import Any
 from undivided.config import Recipe, SearchConfig
 from undivided.console import Console, InputError
 from undivided.corpus import read_lines
-from undivided.paper.verbs.options import add_common, at_least_0, settings_of
+from undivided.paper.verbs.options import add_common, at_least_0, report_of, settings_of
 from undivided.settings import add_settings, fill, given, listed, merge, read_yaml
 
 
@@ -50,7 +50,7 @@ def run_table4(options: argparse.Namespace) -> None:
     from undivided.paper.table4 import table4, write_report
 
     out, trees, writing = Path(options.out), Path(options.trees), Writing(options.form, options.tags)
-    path = Path(options.report) if options.report else out / "report.md"
+    path = report_of(options, out)
     console = Console(options.quiet)
     entries = table4(
         recipes, trees, writing, out, console, first=options.first, grafts=options.grafts, grammar=not options.no_grammar

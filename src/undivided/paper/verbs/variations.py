@@ -9,7 +9,7 @@ from typing import Any
 from undivided.config import CorpusFiles, Recipe, build
 from undivided.console import Console, InputError
 from undivided.paper.variations import ROWS, chosen
-from undivided.paper.verbs.options import add_common, settings_of
+from undivided.paper.verbs.options import add_common, report_of, settings_of
 from undivided.settings import Values, add_settings, leaves, merge, read_yaml
 
 
@@ -58,7 +58,7 @@ def run_table3(options: argparse.Namespace) -> None:
     out, console = Path(options.out), Console(options.quiet)
     plan = Plan(merge(merge(BUDGET, values), NO_AVERAGE), rows, options.seeds, options.other_seeds, test, out)
     table = table3(plan, console)
-    path = Path(options.report) if options.report else out / "report.md"
+    path = report_of(options, out)
     print(write_report(plan, table, path, options.arguments))
     console.say(f"the report is in {path}")
 
@@ -116,6 +116,6 @@ def run_race(options: argparse.Namespace) -> None:
     plan = Plan(recipes, names, options.seeds, test, Path(options.out))
     for name in names:
         build(settings_for(plan, name))
-    console, path = Console(options.quiet), Path(options.report) if options.report else Path(options.out) / "report.md"
+    console, path = Console(options.quiet), report_of(options, Path(options.out))
     print(write_report(plan, race(plan, console), path, options.arguments))
     console.say(f"the report is in {path}")
