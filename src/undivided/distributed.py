@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -75,6 +76,15 @@ class Group:
         """Until all processes are here."""
         self.sums(0.0)
 
+    def leave(self) -> None:
+        """When all are here, take leave of them: torchrun takes the first that goes for one that died.
+
+        Only where all is well. To take leave of a process that has gone would take long.
+        """
+        if self.size > 1:
+            self.wait()
+            dist.destroy_process_group()
+
 
 def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
     """Tensors of one type, so many at a time as make up a bucket."""
@@ -100,9 +110,12 @@ def joined(device: str) -> Iterator[Group]:
         home = torch.device("cuda", local)
         torch.cuda.set_device(home)
     backend = "nccl" if home.type == "cuda" else "gloo"
+    # Its functions keep the group that there is when they are imported, as by an optimizer: its threads would outlive Python.
+    importlib.import_module("torch.distributed.nn.functional")
     dist.init_process_group(backend, store=_store(rank, size), rank=rank, world_size=size, timeout=PATIENCE)
+    group = Group(rank, size, home)
     try:
-        yield Group(rank, size, home)
+        yield group
     except RuntimeError as error:
         if not _is_loss_of_another(error):
             raise
@@ -111,8 +124,7 @@ def joined(device: str) -> Iterator[Group]:
             f"another process of this training has gone ({how}). The last checkpoint is whole; "
             "`torchrun --max-restarts N` goes on from it by itself"
         ) from None
-    # Only where all went well: to take leave of a process that has gone would take long.
-    dist.destroy_process_group()
+    group.leave()
 
 
 def _local_device(name: str) -> torch.device:

@@ -319,8 +319,7 @@ class Trainer(Run):
         if not self.is_sound():
             self._roll_back()
         self.save()
-        # Together: torchrun takes the first that leaves for one that died.
-        self.group.wait()
+        self.group.leave()
         raise Stopped(
             self._stop_signal, f"stopped and saved at step {self.state.step:,}; go on with: undivided train --out {self.out}"
         )
