@@ -2,10 +2,12 @@
 
 import dataclasses
 import json
+import os
 import shutil
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -147,6 +149,16 @@ def test_converted_once_and_anew_when_the_model_changes(folder):
     Translator(folder, threads=1, console=second)
     assert second.lines == first.lines
     assert not list(folder.glob("*.building"))
+
+
+def test_what_a_killed_process_was_building_is_removed_after_a_day(folder):
+    killed, at_work = (folder / f"ctranslate2-int8.{name}.building" for name in ("killed", "at-work"))
+    for room in (killed, at_work):
+        room.mkdir()
+    yesterday = time.time() - 25 * 3600
+    os.utime(killed, (yesterday, yesterday))
+    Translator(folder, threads=1)
+    assert list(folder.glob("*.building")) == [at_work]
 
 
 def test_converting_leaves_the_reference_as_it_was(folder, translator):

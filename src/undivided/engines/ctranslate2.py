@@ -14,6 +14,7 @@ import os
 import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,8 @@ WEIGHTS = ("int8", "float32")
 """How a converted model keeps its weights: the first that proves close. Very small models may lose too much in 8 bits."""
 
 SHORTLIST, RECORD = "vmap.txt", "parity.json"
+ABANDONED = 24 * 3600
+"""Seconds after which a copy still being built was that of a process that was killed."""
 PLACES = 2048
 """Rows of the table of positions where the model itself has no end of them."""
 TOLERANCE = 0.15
@@ -109,6 +112,10 @@ def _converted(artifact: Artifact, folder: Path, kind: str, console: Console) ->
 
 def _room(home: Path, console: Console) -> Path:
     """A folder to build in, beside where the copy will lie, or elsewhere for this process alone."""
+    for left in home.parent.glob(f"{home.name}.*.building"):
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > ABANDONED:
+                shutil.rmtree(left)
     try:
         return Path(tempfile.mkdtemp(prefix=f"{home.name}.", suffix=".building", dir=home.parent))
     except OSError:
