@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator
 from itertools import islice
@@ -18,12 +19,17 @@ CHUNK = 2000
 """Lines translated between two moments from which a stopped run goes on."""
 
 
-def distill(teacher: str | Path, values: Values, console: Console | None = None) -> Path:
-    """Train a student on the teacher's translations of the training text; stopped, it goes on. The model folder."""
+def distill(teacher: str | Path, values: Values, console: Console | None = None, originals: float = 0.0) -> Path:
+    """Train a student on the teacher's translations of the training text; stopped, it goes on. The model folder.
+
+    `originals` is how often an epoch holds each pair as people wrote it, beside the teacher's.
+    """
     console = console or Console()
     translator = Translator(teacher, console=console)
     values = merge(inherited(translator.artifact.recipe, whole=not values.get("preset")), values)
     draft = build(values)
+    if not 0 <= originals <= 100:
+        raise InputError(f"--originals {originals:g}: how often each pair counts is between 0 and 100")
     if not draft.train.out:
         raise InputError("where should the student go? Name a directory: --out DIR")
     if not draft.data.train:
@@ -37,6 +43,8 @@ def distill(teacher: str | Path, values: Values, console: Console | None = None)
         taught_corpus(translator, Path(teacher), files, draft.data, folder / str(number), console)
         for number, files in enumerate(draft.data.train)
     ]
+    if originals:
+        taught += [dataclasses.replace(files, weight=files.weight * originals) for files in draft.data.train]
     corpora = {"train": [as_values(files) for files in taught]}
     return train(merge(values, {"data": corpora}), console)
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -37,6 +38,19 @@ def test_the_student_learns_what_the_teacher_says(teacher, values, tmp_path):
     recipe = json.loads((out / "config.json").read_text())["recipe"]
     assert recipe["data"]["train"][0]["target"].endswith("target.txt")
     assert recipe["model"]["decoder_layers"] == 1
+
+
+def test_it_learns_from_the_pairs_themselves_too_where_asked(teacher, values):
+    original = values["data"]["train"][0]
+    out = distill(teacher, values, QUIET, originals=2)
+    corpora = json.loads((out / "config.json").read_text())["recipe"]["data"]["train"]
+    assert [(Path(each["source"]).name, each["weight"]) for each in corpora] == [("source.txt", 1.0), (Path(original[0]).name, 2.0)]
+
+
+@pytest.mark.parametrize("originals", [-1, float("nan"), 1000])
+def test_originals_cannot_count_any_number_of_times(teacher, values, originals):
+    with pytest.raises(InputError, match="between 0 and 100"):
+        distill(teacher, values, QUIET, originals)
 
 
 def test_stopped_it_goes_on(teacher, values, monkeypatch):

@@ -90,6 +90,13 @@ def add_distill(verbs: Any) -> None:
     )
     verb.add_argument("teacher", help="a model folder")
     verb.add_argument("recipe", nargs="?", help="a YAML file with the student's settings")
+    verb.add_argument(
+        "--originals",
+        type=float,
+        default=0.0,
+        metavar="X",
+        help="learn from the pairs as they were too, each X times for once as the teacher says it (default: 0, not at all)",
+    )
     add_settings(verb, Recipe)
     add_quiet(verb)
     verb.set_defaults(run=run_distill)
@@ -100,7 +107,7 @@ def run_distill(options: argparse.Namespace) -> None:
     values = recipe_values(options)
     from undivided.distill import distill
 
-    distill(options.teacher, values, Console(options.quiet))
+    distill(options.teacher, values, Console(options.quiet), options.originals)
 
 
 def add_average(verbs: Any) -> None:
