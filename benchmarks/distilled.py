@@ -1,10 +1,9 @@
-"""What one decoder layer costs and brings: the `base` preset, and `fast` taught by it or another, on Multi30k English → German.
+"""What one decoder layer costs and brings: the `base` preset, and `fast` taught by it, on Multi30k English → German.
 
-    python benchmarks/distilled.py [--minutes 75] [--teacher DIR] [--originals 1] [--out models/distilled]
+    python benchmarks/distilled.py [--minutes 75] [--start] [--originals 1] [--student-minutes 40] [--out models/distilled]
 
-The base model is trained for some minutes, a teacher translates the training text with its beam, and `undivided distill` trains
-the student on that for as many minutes. Stopped, the same command goes on where it was. Then both translate test_2016, raw text
-to raw text, in interleaved rounds.
+The base model is trained for some minutes, translates the training text with its beam, and `undivided distill` trains the student
+on that. Stopped, the same command goes on where it was. Then both translate test_2016, raw text to raw text, in interleaved rounds.
 """
 
 from __future__ import annotations
@@ -28,18 +27,20 @@ RECIPE = ROOT / "recipes" / "multi30k-base.yaml"
 
 
 def trained(options: argparse.Namespace, corpus: dict[str, list[str]]) -> dict[str, Path]:
-    """Both model folders, and that of another teacher."""
+    """Both model folders."""
     folders = {"base": options.out / "base", "fast": options.out / "fast"}
-    text = ["--train", *corpus["train"], "--valid", *corpus["val"], "--minutes", str(options.minutes)]
-    undivided("train", str(RECIPE), *text, "--out", str(folders["base"]))
+    text = ["--train", *corpus["train"], "--valid", *corpus["val"]]
+    undivided("train", str(RECIPE), *text, "--minutes", str(options.minutes), "--out", str(folders["base"]))
     # What a recipe says of training holds for both; what a model is comes from the preset.
     student = [str(RECIPE), "--preset", "fast", *text, "--originals", str(options.originals), "--out", str(folders["fast"])]
-    undivided("distill", str(options.teacher or folders["base"]), *student)
-    return folders if options.teacher is None else folders | {"teacher": options.teacher}
+    student += ["--minutes", str(options.student_minutes or options.minutes)]
+    student += ["--train.start", str(folders["base"])] if options.start else []
+    undivided("distill", str(folders["base"]), *student)
+    return folders
 
 
 def speeds(folders: dict[str, Path], lines: list[str], rounds: int) -> dict[str, measure.Series]:
-    """Sentences per second of each, by the engine that `auto` takes."""
+    """Sentences per second of both, by the engine that `auto` takes."""
     quiet = Console(quiet=True, stream=io.StringIO())
     translators = {name: Translator(folder, console=quiet) for name, folder in folders.items()}
     for translator in translators.values():
@@ -59,8 +60,9 @@ def facts_of(folder: Path) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=75, help="of training steps, for each")
-    parser.add_argument("--teacher", type=Path, help="another model folder than base to learn from, as one of bench-quality")
+    parser.add_argument("--minutes", type=float, default=75, help="of training steps")
+    parser.add_argument("--student-minutes", type=float, help="of training steps, for the student, if not as many")
+    parser.add_argument("--start", action="store_true", help="the student begins with the teacher's layers")
     parser.add_argument("--originals", type=float, default=0, help="how often the pairs themselves count beside the teacher's")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path, default=ROOT / "models" / "distilled")
@@ -83,16 +85,16 @@ def main() -> None:
             [name, f"{facts['parameters'] / 1e6:.1f} M", f"{facts['seconds'] / 60:.0f}", str(facts["epochs"]), bleu,
              f"{series[name].rate:.1f}"]
         )  # fmt: skip
-    teacher = "`base`" if options.teacher is None else f"`{options.teacher}`"
-    also = f", and from the pairs themselves ({options.originals:g} to 1)" if options.originals else ""
+    start = ", begins with the layers that both have," if options.start else ""
+    also = f" and from the pairs themselves ({options.originals:g} to 1)" if options.originals else ""
     body = [
-        f"{CORES} cores, {options.minutes:g} minutes of training for each; `base` learns from the pairs, `fast` from the "
-        f"translations of {teacher}{also}. BLEU is "
+        f"{CORES} cores. `base` learns from the pairs for {options.minutes:g} minutes; `fast`{start} learns from the translations "
+        f"of `base`{also} for {options.student_minutes or options.minutes:g}. BLEU is "
         "cased sacreBLEU on test_2016, beam 4, by the engine that `auto` takes; sentences/s are raw text to raw text, medians of "
         f"{options.rounds} interleaved rounds. `fast` is {statistics.median(ratios):.2f} times as fast "
         f"({min(ratios):.2f} to {max(ratios):.2f}).",
         "",
-        *table(["model", "parameters", "minutes", "passes", "BLEU", "sentences/s"], rows),
+        *table(["preset", "parameters", "minutes", "passes", "BLEU", "sentences/s"], rows),
         "",
     ]
     for name in folders:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from undivided.batches import Store, open_store
-from undivided.config import CorpusFiles, Recipe, build, preset_for
+from undivided.config import CorpusFiles, Recipe, build, preset_for, preset_values
 from undivided.config.model import DECODER_ONLY, DRAWING, ENCODER_ONLY, IMAGES, PAIRED, VISION
 from undivided.console import Console, InputError, Progress, plural
 from undivided.corpus import Findings, corpus_digests, digest, examine, name_of, read_pairs, read_texts
@@ -80,8 +80,8 @@ def prepare_recipe(values: Values, console: Console) -> Plan:
         raise InputError(f"{draft.train.out}: the model would replace {there}; name a new folder with --out")
     if draft.train.start:
         begin = started(draft.train.start)
-        _same_kind(values, begin, f"train.start: {draft.train.start} holds", "start from another")
-        values = merge({"model": begin}, values)
+        _same_kind(values, begin["model"], f"train.start: {draft.train.start} holds", "start from another")
+        values = merge(merge(begin, preset_values(draft.preset, begin)), values)
         draft = build(values)
     files = _wanted(draft.model.kind)
     if not draft.data.train:
@@ -112,13 +112,14 @@ def device_of(values: Values) -> str:
 
 
 def started(folder: str) -> Values:
-    """The model settings of the folder that training starts from: what a person did not write is as it is there."""
+    """The settings of the folder that training starts from: what neither a person nor a preset says is as it is there."""
     if not Path(folder).is_dir():
         raise InputError(f"train.start: {folder}: no such folder")
     recipe = read_json(current(Path(folder)) / "config.json").get("recipe")
     if not isinstance(recipe, dict) or not isinstance(recipe.get("model"), dict):
         raise InputError(f"train.start: {folder}: config.json describes no model")
-    return dict(recipe["model"])
+    tokens = recipe.get("tokens") or {}
+    return {"model": recipe["model"], "tokens": {key: tokens[key] for key in ("joint",) if key in tokens}}
 
 
 def _same_kind(values: Values, there: Mapping[str, Any], what: str, advice: str) -> None:

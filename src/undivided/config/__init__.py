@@ -38,7 +38,9 @@ class TrainConfig:
 
     out: str = setting("", "directory of the model; training goes on if it was begun there", flags=("--out", "-o"))
     seed: int = setting(1, "seed of initialisation, order of data and dropout", flags=("--seed",), at_least=0)
-    start: str = setting("", "model folder to start from (fine-tuning): its subwords, and its weights where they fit")
+    start: str = setting(
+        "", "model folder to start from (fine-tuning): its settings, subwords, and weights of the layers that both have"
+    )
     mask: float = setting(0.15, "share of tokens that an encoder_only model without classes has to guess", at_least=0.01, below=1.0)
     max_steps: int = setting(100_000, "steps to train", flags=("--max-steps",), at_least=1)
     max_epochs: int = setting(0, "stop after so many passes over the data; 0 is no limit", flags=("--max-epochs",), at_least=0)
@@ -148,8 +150,6 @@ class Recipe:
             faults.append(f"data.rows: a setting of {enumerated(DECODER_ONLY)} models; model.kind is {kind}")
         if self.train.consistency and kind not in PAIRED:
             faults.append(f"train.consistency: a setting of {enumerated(PAIRED)} models; model.kind is {kind}")
-        if self.train.start and kind not in RELATIVES:
-            faults.append(f"train.start: a setting of {enumerated(RELATIVES)} models; model.kind is {kind}")
         if kind in RELATIVES and self.model.positions == "learned" and self.places > self.model.max_positions:
             faults.append(f"model.max_positions: {self.model.max_positions} learned positions, but {self.places} are needed")
         return faults
@@ -201,7 +201,7 @@ def preset_for(pairs: int) -> str:
     return "small" if pairs < 1_000_000 else "base"
 
 
-def _preset_values(preset: str, values: Mapping[str, Any]) -> Values:
+def preset_values(preset: str, values: Mapping[str, Any]) -> Values:
     """What a preset says, without the settings that this kind of model has not."""
     model = values.get("model")
     kind = model.get("kind", "transformer") if isinstance(model, Mapping) else "transformer"
@@ -218,7 +218,7 @@ def build(values: Mapping[str, Any], preset: str = "") -> Recipe:
     preset = preset or str(values.get("preset") or "")
     if preset and preset not in PRESETS:
         faults.append(f"preset: {preset!r} is none of {', '.join(PRESETS)}{suggestion(preset, PRESETS)}")
-    merged = merge(_preset_values(preset, values), values) | {"preset": preset}
+    merged = merge(preset_values(preset, values), values) | {"preset": preset}
     recipe = typing.cast(Recipe, fill(Recipe, merged, "", faults, [name for name, _, _ in leaves(Recipe)]))
     if faults:
         raise InputError(listed("the settings have", faults))

@@ -1,0 +1,83 @@
+"""Training that begins with another translator: fine-tuning, and students that take over what their teacher has."""
+
+import io
+
+import pytest
+import torch
+
+from samples import sentences, tiny_recipe, write_pairs
+from undivided.artifact import load
+from undivided.config import PRESETS
+from undivided.console import Console, InputError
+from undivided.distill import distill
+from undivided.train import Trainer, train
+
+
+@pytest.fixture
+def values(model, tmp_path):
+    """A recipe that says nothing of the model but where it begins."""
+    recipe = tiny_recipe(
+        tmp_path / "out", write_pairs(tmp_path, "train", sentences(40)), write_pairs(tmp_path, "valid", sentences(5))
+    )
+    del recipe["model"], recipe["tokens"]
+    recipe["train"] |= {"start": str(model), "max_steps": 2, "rate": 1e-12, "average": 1, "save_every": 2}
+    return recipe
+
+
+def begun(values) -> tuple[dict[str, torch.Tensor], str]:
+    """The weights of a model after two steps that are as good as none, and what was said."""
+    said = io.StringIO()
+    trained = load(train(values, Console(stream=said)))
+    return dict(trained.model.named_parameters()), said.getvalue()
+
+
+def test_a_translator_goes_on_from_another(model, values):
+    there = load(model)
+    weights, said = begun(values)
+    assert f"weights from {model}" in said
+    assert "fresh" not in said
+    found = load(values["train"]["out"])
+    assert found.recipe.model == there.recipe.model
+    assert found.tokenizer.source.model == there.tokenizer.source.model
+    for name, tensor in there.model.named_parameters():
+        assert torch.allclose(weights[name], tensor, atol=1e-6), name
+
+
+def test_layers_that_both_have_are_taken_over(model, values):
+    there = load(model)
+    layers = there.recipe.model.encoder_layers
+    values["model"] = {"encoder_layers": layers + 1}
+    weights, said = begun(values)
+    assert f"fresh: encoder.{layers}\n" in said
+    for name, tensor in there.model.named_parameters():
+        assert torch.allclose(weights[name], tensor, atol=1e-6), name
+    assert any(name.startswith(f"encoder.{layers}.") for name in weights)
+
+
+def test_a_student_takes_over_what_its_teacher_has(model, values, monkeypatch):
+    monkeypatch.setitem(PRESETS, "fast", {"model": {"encoder_layers": 3, "decoder_layers": 1}})
+    said = io.StringIO()
+    student = load(distill(model, values | {"preset": "fast"}, Console(stream=said)))
+    teacher = load(model).recipe.model
+    assert (student.recipe.model.encoder_layers, student.recipe.model.decoder_layers) == (3, 1)
+    assert student.recipe.model.d_model == teacher.d_model
+    fresh = [f"encoder.{number}" for number in range(teacher.encoder_layers, 3)]
+    assert f"fresh: {', '.join(fresh)}" in said.getvalue()
+
+
+def test_another_width_is_an_error_that_names_what_differs(model, values):
+    values["model"] = {"d_model": 2 * load(model).recipe.model.d_model}
+    with pytest.raises(InputError, match=r"not of the same shape as this model: decoder.0, decoder_norm, encoder.0"):
+        train(values, Console(quiet=True))
+
+
+def test_a_run_that_goes_on_does_not_begin_anew(values, monkeypatch):
+    values["train"] |= {"rate": 1e-3}
+    train(values, Console(quiet=True))
+    before = {name: tensor.clone() for name, tensor in load(values["train"]["out"]).model.named_parameters()}
+    monkeypatch.setattr(Trainer, "_finished", lambda self: True)
+    said = io.StringIO()
+    train({"train": {"out": values["train"]["out"]}}, Console(stream=said))
+    assert "weights from" not in said.getvalue()
+    after = dict(load(values["train"]["out"]).model.named_parameters())
+    assert all(torch.equal(before[name], after[name]) for name in before)
