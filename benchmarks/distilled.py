@@ -85,7 +85,7 @@ def main() -> None:
             [name, f"{facts['parameters'] / 1e6:.1f} M", f"{facts['seconds'] / 60:.0f}", str(facts["epochs"]), bleu,
              f"{series[name].rate:.1f}"]
         )  # fmt: skip
-    start = ", begins with the layers that both have," if options.start else ""
+    start = " begins with the layers that both have and" if options.start else ""
     also = f" and from the pairs themselves ({options.originals:g} to 1)" if options.originals else ""
     body = [
         f"{CORES} cores. `base` learns from the pairs for {options.minutes:g} minutes; `fast`{start} learns from the translations "
