@@ -58,7 +58,7 @@ def inherited(teacher: Recipe, whole: bool) -> Values:
     if not whole:
         return {"data": values["data"], "search": values["search"]}
     depth = {"encoder_layers": teacher.model.encoder_layers + 2, "decoder_layers": 1}
-    return merge(values, {"model": depth, "train": {"out": ""}})
+    return merge(values, {"model": depth, "train": {"out": "", "start": ""}})
 
 
 def taught_corpus(

@@ -118,8 +118,9 @@ def started(folder: str) -> Values:
     recipe = read_json(current(Path(folder)) / "config.json").get("recipe")
     if not isinstance(recipe, dict) or not isinstance(recipe.get("model"), dict):
         raise InputError(f"train.start: {folder}: config.json describes no model")
-    tokens = recipe.get("tokens") or {}
-    return {"model": recipe["model"], "tokens": {key: tokens[key] for key in ("joint",) if key in tokens}}
+    tokens = recipe.get("tokens")
+    joint = {"joint": tokens["joint"]} if isinstance(tokens, dict) and "joint" in tokens else {}
+    return {"model": recipe["model"], "tokens": joint}
 
 
 def _same_kind(values: Values, there: Mapping[str, Any], what: str, advice: str) -> None:

@@ -1,5 +1,6 @@
 """A student learns from its teacher's translations, also after a stop."""
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -88,6 +89,8 @@ def test_what_a_student_inherits(translator):
     assert whole["model"]["encoder_layers"] == teacher.model.encoder_layers + 2
     assert whole["train"]["out"] == ""
     assert part.keys() == {"data", "search"}
+    tuned = dataclasses.replace(teacher, train=dataclasses.replace(teacher.train, start="elsewhere"))
+    assert inherited(tuned, True)["train"]["start"] == ""
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 import torch
 from torch import nn
@@ -21,7 +21,8 @@ def start_from(model: nn.Module, recipe: Recipe, console: Console) -> None:
     there = load_any(recipe.train.start)
     found, wanted = weights(there.model), dict(model.named_parameters())
     same = {name for name in found.keys() & wanted.keys() if found[name].shape == wanted[name].shape}
-    strange = _places(name for name in (found.keys() | wanted.keys()) - same if not _may_differ(name, found.keys() ^ wanted.keys()))
+    lacking = found.keys() ^ wanted.keys()
+    strange = _places(name for name in (found.keys() | wanted.keys()) - same if not _may_differ(name, lacking))
     if there.recipe.model.kind != recipe.model.kind or strange:
         faults = ", ".join(strange[:3]) or f"model.kind {there.recipe.model.kind}"
         raise InputError(f"train.start: {recipe.train.start} is not of the same shape as this model: {faults}")
@@ -35,7 +36,7 @@ def start_from(model: nn.Module, recipe: Recipe, console: Console) -> None:
     console.say("; ".join(parts))
 
 
-def _may_differ(name: str, lacking: Iterable[str]) -> bool:
+def _may_differ(name: str, lacking: Set[str]) -> bool:
     """Whether a weight is that of a head, or of a layer that one of two models lacks."""
     return name.startswith(("head.", "output.")) or (name in lacking and _place(name) != name.split(".", maxsplit=1)[0])
 
