@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -99,3 +99,17 @@ def alone(folder: Path, message: str) -> Iterator[None]:
             except BlockingIOError:
                 raise InputError(message) from None
         yield
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[bool]:
+    """Whether, within, this process holds a folder that one at a time can hold; never, where the system has no such locks."""
+    with ExitStack() as opened:
+        mine = False
+        if fcntl is not None:
+            handle = os.open(folder, os.O_RDONLY)
+            opened.callback(os.close, handle)
+            with suppress(OSError):
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                mine = True
+        yield mine

@@ -2,12 +2,10 @@
 
 import dataclasses
 import json
-import os
 import shutil
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
@@ -26,6 +24,7 @@ from undivided.engines.contract import by_length
 from undivided.engines.ctranslate2 import CTranslate2Engine, Unfit, convert, expressible, places, sample_rows
 from undivided.engines.specification import make_spec
 from undivided.engines.torch import TorchEngine
+from undivided.files import held
 from undivided.models import make_model
 from undivided.products import packing_works
 from undivided.search import forced_scores
@@ -151,14 +150,16 @@ def test_converted_once_and_anew_when_the_model_changes(folder):
     assert not list(folder.glob("*.building"))
 
 
-def test_what_a_killed_process_was_building_is_removed_after_a_day(folder):
-    killed, at_work = (folder / f"ctranslate2-int8.{name}.building" for name in ("killed", "at-work"))
-    for room in (killed, at_work):
+def test_what_a_killed_process_was_building_is_removed_and_what_another_builds_is_not(folder):
+    killed, at_work, begun = (folder / f"ctranslate2-int8.{name}.building" for name in ("killed", "at-work", "begun"))
+    for room in (killed, at_work, begun):
         room.mkdir()
-    yesterday = time.time() - 25 * 3600
-    os.utime(killed, (yesterday, yesterday))
-    Translator(folder, threads=1)
-    assert list(folder.glob("*.building")) == [at_work]
+    for room in (killed, at_work):
+        (room / "model.bin").write_bytes(b"half")
+    with held(at_work) as mine:
+        assert mine
+        Translator(folder, threads=1)
+    assert set(folder.glob("*.building")) == {at_work, begun}
 
 
 def test_converting_leaves_the_reference_as_it_was(folder, translator):

@@ -14,7 +14,6 @@ import os
 import shutil
 import tempfile
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +25,7 @@ from undivided.artifact import Artifact
 from undivided.config import ModelConfig, SearchConfig
 from undivided.console import Console, InputError
 from undivided.engines.contract import by_length
-from undivided.files import digest, read_json
+from undivided.files import digest, held, read_json
 from undivided.hypothesis import Hypothesis, length_penalty
 from undivided.tokens import BOS, EOS, PAD, random_bits
 
@@ -43,8 +42,6 @@ WEIGHTS = ("int8", "float32")
 """How a converted model keeps its weights: the first that proves close. Very small models may lose too much in 8 bits."""
 
 SHORTLIST, RECORD = "vmap.txt", "parity.json"
-ABANDONED = 24 * 3600
-"""Seconds after which a copy still being built was that of a process that was killed."""
 PLACES = 2048
 """Rows of the table of positions where the model itself has no end of them."""
 TOLERANCE = 0.15
@@ -102,19 +99,21 @@ def _converted(artifact: Artifact, folder: Path, kind: str, console: Console) ->
     console.say(f"converting the model for CTranslate2 with {kind} weights (once) …")
     spec = _specified(artifact, kind)
     building = _room(home, console)
-    try:
-        difference = _written(spec, artifact, building, facts)
-    except BaseException:
-        shutil.rmtree(building, ignore_errors=True)
-        raise
-    return difference, _settled(building, home, facts)
+    with held(building):
+        try:
+            difference = _written(spec, artifact, building, facts)
+        except BaseException:
+            shutil.rmtree(building, ignore_errors=True)
+            raise
+        return difference, _settled(building, home, facts)
 
 
 def _room(home: Path, console: Console) -> Path:
     """A folder to build in, beside where the copy will lie, or elsewhere for this process alone."""
     for left in home.parent.glob(f"{home.name}.*.building"):
-        with contextlib.suppress(OSError):
-            if time.time() - left.stat().st_mtime > ABANDONED:
+        # Whoever builds holds the folder before there is anything in it; what nobody holds was left by a process that was killed.
+        with contextlib.suppress(OSError), held(left) as abandoned:
+            if abandoned and any(left.iterdir()):
                 shutil.rmtree(left)
     try:
         return Path(tempfile.mkdtemp(prefix=f"{home.name}.", suffix=".building", dir=home.parent))
