@@ -13,9 +13,10 @@ from pathlib import Path
 
 import torch
 
-from undivided.batches import BatchStream, SampledStore, load_batch
+from undivided.batches import BatchStream, load_batch
 from undivided.console import Console
 from undivided.prepare import prepare_recipe
+from undivided.store import SampledStore
 from undivided.tasks.translation import TranslationTask
 from undivided.tokens import PAD
 

@@ -63,7 +63,7 @@ def recipe_of(job: dict[str, Any]) -> Recipe:
 
 def store(job: dict[str, Any]) -> dict[str, float]:
     """Tokenise a corpus into a store."""
-    from undivided.batches import open_store
+    from undivided.store import open_store
     from undivided.tokens import Tokenizer
 
     tokenizer = Tokenizer.load(Path(job["subwords"]))

@@ -26,13 +26,13 @@ from measure import CORES, OURS, PRE_NORM_ONLY, ROOT, Piece, Series, table
 
 from undivided import artifact
 from undivided.artifact import Artifact
-from undivided.batches import Store
 from undivided.config import build
 from undivided.console import Console
 from undivided.engines import ctranslate2 as engine
 from undivided.models import make_model
 from undivided.plan import model_cost
 from undivided.shortlist import Shortlist, learn_shortlist
+from undivided.store import Store
 from undivided.tokens import EOS, Tokenizer
 
 PEERS = ["huggingface", "fairseq", "joeynmt", "opennmt", "ctranslate2"]

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from undivided.batches import Store, open_store
 from undivided.config import CorpusFiles, Recipe, build, preset_for, preset_values
 from undivided.config.model import DECODER_ONLY, DRAWING, ENCODER_ONLY, IMAGES, PAIRED, VISION
 from undivided.console import Console, InputError, Progress, plural
@@ -19,6 +18,7 @@ from undivided.files import alone, read_json, write_whole
 from undivided.manifest import current
 from undivided.pictures import read_labelled
 from undivided.settings import Values, as_values, listed, merge
+from undivided.store import Store, open_store
 from undivided.tokens import Tokenizer
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from undivided.tokens import EOS, PAD
 
 if TYPE_CHECKING:
-    from undivided.batches import Store
+    from undivided.store import Store
 
 LIKELY = 40
 """Target subwords kept for one source subword."""

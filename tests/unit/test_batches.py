@@ -7,22 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from undivided import batches
-from undivided.batches import (
-    BatchStream,
-    Place,
-    SampledStore,
-    budget_bounds,
-    load_batch,
-    make_batch,
-    open_store,
-    random_bits,
-    shuffled,
-    store_key,
-)
+from undivided import store as store_room
+from undivided.batches import BatchStream, Place, budget_bounds, load_batch, make_batch, shuffled
 from undivided.config import BatchesConfig, CorpusFiles, DataConfig, TokensConfig
 from undivided.console import InputError
-from undivided.tokens import BOS, EOS, PAD, Tokenizer
+from undivided.store import SampledStore, open_store, store_key
+from undivided.tokens import BOS, EOS, PAD, Tokenizer, random_bits
 
 
 def lines(name: str, count: int) -> list[tuple[str, str]]:
@@ -236,7 +226,7 @@ def test_a_failed_build_leaves_nothing(tmp_path, tokenizer, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(
-        batches.json, "dumps", lambda facts, **more: fail() if "dtype" in facts else json.JSONEncoder(**more).encode(facts)
+        store_room.json, "dumps", lambda facts, **more: fail() if "dtype" in facts else json.JSONEncoder(**more).encode(facts)
     )
     with pytest.raises(OSError, match="No space"):
         open_store(tmp_path, [files], tokenizer, DataConfig())
@@ -247,7 +237,7 @@ def test_a_killed_build_does_not_look_finished(tmp_path, tokenizer):
     files = corpus(tmp_path, "a", 20)
     tokenizer.save(tmp_path)
     code = (
-        "import sys, os, signal; from pathlib import Path; from undivided.batches import *\n"
+        "import sys, os, signal; from pathlib import Path; from undivided.store import *\n"
         "home = Path(sys.argv[1]); files = CorpusFiles(str(home / 'a.src'), str(home / 'a.tgt'))\n"
         "open_store(home, [files], Tokenizer.load(home), DataConfig(), lambda n: os.kill(os.getpid(), signal.SIGKILL))"
     )

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from undivided.batches import open_store
 from undivided.config import SearchConfig, build
 from undivided.console import Console, InputError, Progress, plural
 from undivided.paper import report
@@ -21,6 +20,7 @@ from undivided.paper.pcfg import Grammar
 from undivided.paper.runs import facts_of, fingerprint, line_by_line
 from undivided.paper.trees import Node, leaves, parse_tree, retagged, words, write_trees, written
 from undivided.settings import Values
+from undivided.store import open_store
 from undivided.translate import Translator
 
 PAPER: tuple[tuple[str, str, float], ...] = (

@@ -11,7 +11,7 @@ from torch import nn
 
 from undivided import artifact
 from undivided.artifact import Artifact
-from undivided.batches import Batch, BatchStream, SampledStore, load_batch
+from undivided.batches import Batch, BatchStream, load_batch
 from undivided.config import Recipe
 from undivided.console import Console
 from undivided.corpus import Findings, corpus_digests, name_of, read_pairs
@@ -20,6 +20,7 @@ from undivided.models import Seq2Seq, make_model
 from undivided.prepare import open_training_store, prepare_tokenizer
 from undivided.score import bleu, perplexity
 from undivided.shortlist import learn_shortlist
+from undivided.store import SampledStore
 from undivided.tasks.contract import Measured, ShardLoss
 from undivided.tokens import PAD
 from undivided.translate import Translator
