@@ -89,7 +89,8 @@ def prepare_recipe(values: Values, console: Console) -> Plan:
     pairs, found = _surveyed(draft, console)
     preset = draft.preset or preset_for(pairs)
     if not draft.preset:
-        console.say(f"preset {preset}: suits a corpus of {plural(pairs, files[2])} (another: --preset NAME)")
+        but = f"; the model is as in {draft.train.start}" if draft.train.start else ""
+        console.say(f"preset {preset}: suits a corpus of {plural(pairs, files[2])} (another: --preset NAME){but}")
     if not draft.data.valid:
         console.warn(f"no validation data (--valid {files[1]}): quality will not be measured during training")
     recipe = untied(build(merge(values, found), preset))
