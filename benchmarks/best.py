@@ -57,6 +57,13 @@ def diversified(options: argparse.Namespace, corpus: dict[str, list[str]]) -> li
     return pairs
 
 
+def score(model: Path, files: list[str]) -> tuple[str, str]:
+    """BLEU as published for this data, and its signature."""
+    lines = undivided("score", "--model", str(model), "--moses", "de", *files).splitlines()
+    _, bleu, signature = next(line for line in lines if line.startswith("BLEU-moses-lc ")).split(maxsplit=2)
+    return bleu, signature
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--teachers", type=float, default=30, help="minutes of training of each teacher")
@@ -71,18 +78,17 @@ def main() -> None:
     pairs = diversified(options, corpus)
     flags = [*AVERAGED, *options.flags.split()]
     model = taught("forward", options.out / "model", options.minutes, pairs, corpus["val"], flags)
-    rows = []
-    for part in ("val", MULTI30K_TEST):
-        scores = undivided("score", "--model", str(model), "--moses", "de", *corpus[part])
-        bleu = {line.split()[0]: line.split(maxsplit=2)[1:] for line in scores.splitlines()}["BLEU-moses-lc"]
-        rows.append([part, *bleu])
+    scores = {part: score(model, corpus[part]) for part in ("val", MULTI30K_TEST)}
+    given = f" (the first from English is `{options.forward.parts[-3]}` of bench-quality)" if options.forward else ""
     body = [
-        f"{CORES} cores. {options.seeds} model(s) of each direction, {options.teachers:g} minutes of training each, translated the "
-        f"training text; {options.minutes:g} minutes on all {len(pairs)} versions of the pairs"
+        f"{CORES} cores. Models of each direction: {options.seeds}, with {options.teachers:g} minutes of training{given}; they "
+        f"translated the training text. {options.minutes:g} minutes on all {len(pairs)} versions of the pairs"
         + (f" with `{options.flags}`" if options.flags else "")
         + f" gave the model. Recipe: `recipes/{RECIPE.name}`. Text in small letters; beam 5.",
         "",
-        *table(["part", "BLEU", "signature"], rows),
+        *table(["part", "BLEU"], [[part, bleu] for part, (bleu, _) in scores.items()]),
+        "",
+        f"`{scores['val'][1]}`",
     ]
     measure.write_report(options.report, "The best single model", "best.py", sys.argv[1:], body)
 
