@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ from undivided.manifest import current
 from undivided.pictures import read_labelled
 from undivided.settings import Values, as_values, listed, merge
 from undivided.store import Store, open_store
-from undivided.tokens import Tokenizer
+from undivided.tokens import Tokenizer, vocab_size_for
 
 
 class Plan(NamedTuple):
@@ -55,7 +56,14 @@ class Plan(NamedTuple):
                 if saved.exists():
                     raise InputError(f"{self.recipe.train.out}: another training was begun there just now; choose another --out")
                 write_whole(saved, json.dumps(self.record, indent=2, ensure_ascii=False).encode())
-            yield
+            try:
+                yield
+            except InputError:
+                # A new run that its own settings forbid leaves nothing that a corrected one would have to agree with.
+                if self.record is not None and not any((self.folder / "checkpoints").glob("step-*")):
+                    saved.unlink(missing_ok=True)
+                    shutil.rmtree(self.folder / "subwords", ignore_errors=True)
+                raise
 
 
 PARTS = ("config.json", "manifest.json", "model.safetensors", "README.md")
@@ -78,29 +86,41 @@ def prepare_recipe(values: Values, console: Console) -> Plan:
     if foreign:
         there = f"what is there ({', '.join(foreign)})"
         raise InputError(f"{draft.train.out}: the model would replace {there}; name a new folder with --out")
-    if draft.train.start:
-        begin = started(draft.train.start)
-        _same_kind(values, begin["model"], f"train.start: {draft.train.start} holds", "start from another")
-        values = merge(merge(begin, preset_values(draft.preset, begin)), values)
-        draft = build(values)
+    values = _with_start(values)
+    draft = build(values)
     files = _wanted(draft.model.kind)
     if not draft.data.train:
         raise InputError(f"what should it learn from? Name {files[0]}: --train {files[1]}")
     pairs, found = _surveyed(draft, console)
-    preset = draft.preset or preset_for(pairs)
-    if not draft.preset:
-        but = f"; the model is as in {draft.train.start}" if draft.train.start else ""
-        console.say(f"preset {preset}: suits a corpus of {plural(pairs, files[2])} (another: --preset NAME){but}")
+    preset = _suited(draft, pairs, console)
     if not draft.data.valid:
         console.warn(f"no validation data (--valid {files[1]}): quality will not be measured during training")
     recipe = untied(build(merge(values, found), preset))
     if recipe.tokens.ready or (recipe.train.start and recipe.model.kind not in VISION):
-        ready_tokenizer(recipe)
+        size = len(ready_tokenizer(recipe).source)
+        if recipe.tokens.vocab_size not in (0, size):
+            there = recipe.tokens.ready or recipe.train.start
+            console.warn(f"tokens.vocab_size {recipe.tokens.vocab_size:,} is not used: the {size:,} subwords are those of {there}")
     if recipe.model.tie != draft.model.tie:
         console.say("separate vocabularies: the source embedding has a matrix of its own (model.tie: target)")
     digests = corpus_digests([*recipe.data.train, *recipe.data.valid])
     sizes = {path: Path(path).stat().st_size for path in digests}
     return Plan(recipe, {"recipe": as_values(recipe), "digests": digests, "bytes": sizes, "pairs": pairs})
+
+
+def foreseen(values: Values, console: Console) -> Recipe:
+    """The recipe that a training would have, as far as its data is there to tell."""
+    values = _with_start(values)
+    draft = build(values)
+    files = [name for files in draft.data.train + draft.data.valid for name in (files.source, files.target) if name]
+    pairs = 0
+    if draft.data.train and draft.model.kind in PAIRED and all(Path(name).exists() for name in files):
+        pairs = _surveyed(draft, console)[0]
+    recipe = untied(build(values, _suited(draft, pairs, console) if pairs else draft.preset))
+    size = recipe.tokens.vocab_size or (vocab_size_for(pairs) if pairs else 0)
+    if recipe.tokens.ready or recipe.train.start:
+        size = len(ready_tokenizer(recipe).source)
+    return dataclasses.replace(recipe, tokens=dataclasses.replace(recipe.tokens, vocab_size=size))
 
 
 def device_of(values: Values) -> str:
@@ -112,6 +132,26 @@ def device_of(values: Values) -> str:
     return build(merge(read_record(saved)["recipe"], values)).train.device
 
 
+def _suited(draft: Recipe, pairs: int, console: Console) -> str:
+    """The preset that is named, or the one that suits the data, said aloud."""
+    if draft.preset:
+        return draft.preset
+    preset, what = preset_for(pairs), plural(pairs, _wanted(draft.model.kind)[2])
+    but = f"; the model is as in {draft.train.start}" if draft.train.start else ""
+    console.say(f"preset {preset}: suits a corpus of {what} (another: --preset NAME){but}")
+    return preset
+
+
+def _with_start(values: Values) -> Values:
+    """Settings, above those of the folder that training starts from, if it does; a preset that is named stands in between."""
+    draft = build(values)
+    if not draft.train.start:
+        return values
+    begin = started(draft.train.start)
+    _same_kind(values, begin["model"], f"train.start: {draft.train.start} holds", "start from another")
+    return merge(merge(begin, preset_values(draft.preset, begin)), values)
+
+
 def started(folder: str) -> Values:
     """The settings of the folder that training starts from: what neither a person nor a preset says is as it is there."""
     if not Path(folder).is_dir():
@@ -119,9 +159,14 @@ def started(folder: str) -> Values:
     recipe = read_json(current(Path(folder)) / "config.json").get("recipe")
     if not isinstance(recipe, dict) or not isinstance(recipe.get("model"), dict):
         raise InputError(f"train.start: {folder}: config.json describes no model")
-    tokens = recipe.get("tokens")
-    joint = {"joint": tokens["joint"]} if isinstance(tokens, dict) and "joint" in tokens else {}
-    return {"model": recipe["model"], "tokens": joint}
+    wanted = {"tokens": ("joint",), "data": ("source_lang", "target_lang"), "search": ("beam_size", "length_penalty")}
+    there = {section: recipe.get(section) for section in wanted}
+    kept = {
+        section: {name: found[name] for name in wanted[section] if name in found}
+        for section, found in there.items()
+        if isinstance(found, dict)
+    }
+    return {"model": recipe["model"]} | kept
 
 
 def _same_kind(values: Values, there: Mapping[str, Any], what: str, advice: str) -> None:

@@ -402,6 +402,14 @@ def test_what_is_unknown_gets_a_hint(run):
     assert "unrecognized arguments: three" in run("translate", "one", "two", "three").err
 
 
+def test_an_output_that_is_a_folder(run, model, tmp_path):
+    (tmp_path / "in").write_text("The old horse hears.\n")
+    (tmp_path / "out").mkdir()
+    result = run("translate", model, tmp_path / "in", "-o", tmp_path / "out")
+    assert (result.code, f"{tmp_path / 'out'}: is a folder" in result.err) == (2, True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
+
+
 def test_an_output_in_no_directory(run, model, tmp_path):
     (tmp_path / "in").write_text("The old horse hears.\n")
     result = run("translate", model, tmp_path / "in", "-o", tmp_path / "none" / "out")

@@ -195,10 +195,21 @@ def test_more_precise_weights_where_8_bits_are_too_few(folder, monkeypatch):
 
 
 def test_without_the_extra_auto_is_the_reference(folder, monkeypatch):
-    monkeypatch.setattr("undivided.engines.installed", lambda: False)
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
     said = Said()
     assert Translator(folder, threads=1, console=said).engine.name == "torch"
     assert "pip install 'undivided[ctranslate2]'" in said.lines[0]
+
+
+def test_where_the_extra_is_broken_auto_is_the_reference_and_says_so(folder, tmp_path, monkeypatch):
+    (tmp_path / "ctranslate2.py").write_text("raise ImportError('libfoo.so: cannot open')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "ctranslate2")
+    said = Said()
+    assert Translator(folder, threads=1, console=said).engine.name == "torch"
+    assert "libfoo.so: cannot open" in said.lines[0]
+    with pytest.raises(InputError, match=r"libfoo\.so"):
+        Translator(folder, threads=1, engine="ctranslate2")
 
 
 @pytest.mark.skipif(not packing_works(), reason="this PyTorch has no packed weights")

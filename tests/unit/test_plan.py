@@ -3,11 +3,15 @@
 import pytest
 import torch
 
+from samples import sentences, write_pairs
+from undivided.artifact import load
 from undivided.batches import make_batch
 from undivided.config import build
+from undivided.console import Console
 from undivided.loss import smoothed_loss
 from undivided.models import make_model
 from undivided.plan import make_plan, measure, model_cost, paper_flops, report
+from undivided.prepare import foreseen
 from undivided.tokens import EOS
 
 VARIATIONS = [
@@ -98,3 +102,20 @@ def test_a_plan_says_what_ends_a_training_earlier():
     limits = {"minutes": 90, "patience": 1}
     assert "; stops before that after 90 minutes or 1 validation without" in report(make_plan(build({"train": limits}), 25), None)
     assert "stops before" not in report(make_plan(build({}), 25), None)
+
+
+def test_a_plan_is_of_the_model_that_training_would_make(tmp_path, model):
+    source, target = write_pairs(tmp_path, "train", sentences(40))
+    values = {"data": {"train": [{"source": source, "target": target}]}}
+    recipe = foreseen(values, Console(quiet=True))
+    assert (recipe.preset, recipe.tokens.vocab_size) == ("tiny", 2_000)
+    assert foreseen(values | {"preset": "small"}, Console(quiet=True)).model.d_model == 256
+    there = load(model)
+    recipe = foreseen({"train": {"start": str(model)}}, Console(quiet=True))
+    assert (recipe.model, recipe.tokens.vocab_size) == (there.recipe.model, len(there.tokenizer.source))
+    assert make_plan(recipe).parameters == sum(parameter.numel() for parameter in there.model.parameters())
+
+
+def test_a_plan_does_without_files_that_are_not_there(tmp_path):
+    absent = {"source": str(tmp_path / "a"), "target": str(tmp_path / "b")}
+    assert foreseen({"data": {"train": [absent]}}, Console(quiet=True)) == build({"data": {"train": [absent]}})

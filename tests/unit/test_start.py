@@ -1,12 +1,14 @@
 """Training that begins with another translator: fine-tuning, and students that take over what their teacher has."""
 
+import dataclasses
 import io
+import shutil
 
 import pytest
 import torch
 
 from samples import sentences, tiny_recipe, write_pairs
-from undivided.artifact import load
+from undivided.artifact import load, save
 from undivided.config import PRESETS
 from undivided.console import Console, InputError
 from undivided.distill import distill
@@ -81,3 +83,32 @@ def test_a_run_that_goes_on_does_not_begin_anew(values, monkeypatch):
     assert "weights from" not in said.getvalue()
     after = dict(load(values["train"]["out"]).model.named_parameters())
     assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_a_named_preset_is_not_passed_over(model, values):
+    with pytest.raises(InputError, match="not of the same shape"):
+        train(values | {"preset": "base"}, Console(stream=io.StringIO()))
+
+
+def test_a_vocabulary_of_another_size_is_not_passed_over_in_silence(values):
+    values["tokens"] = {"vocab_size": 500}
+    assert "tokens.vocab_size 500 is not used" in begun(values)[1]
+
+
+def test_languages_and_search_are_those_of_the_start(model, values, tmp_path):
+    changed = shutil.copytree(model, tmp_path / "changed")
+    artifact = load(changed)
+    data = dataclasses.replace(artifact.recipe.data, source_lang="en", target_lang="de")
+    search = dataclasses.replace(artifact.recipe.search, length_penalty=0.9)
+    artifact.recipe = dataclasses.replace(artifact.recipe, data=data, search=search)
+    save(artifact, tmp_path / "start")
+    values["train"] |= {"start": str(tmp_path / "start")}
+    begun(values)
+    recipe = load(values["train"]["out"]).recipe
+    assert (recipe.data.source_lang, recipe.data.target_lang, recipe.search.length_penalty) == ("en", "de", 0.9)
+
+
+def test_settings_that_cannot_be_leave_the_folder_free(model, values):
+    with pytest.raises(InputError, match="not of the same shape"):
+        train(values | {"model": {"d_model": 8}}, Console(stream=io.StringIO()))
+    assert f"weights from {model}" in begun(values)[1]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from undivided.cli.options import add_quiet, recipe_values
-from undivided.config import PRESETS, Recipe, build
+from undivided.config import PRESETS, Recipe
 from undivided.console import Console, InputError
 from undivided.settings import add_settings
 
@@ -71,9 +71,11 @@ def run_plan(options: argparse.Namespace) -> None:
     values = recipe_values(options)
     if options.length < 1 or options.seconds < 0:
         raise InputError(f"--length {options.length}, --seconds {options.seconds:g}: expected positive numbers")
-    recipe = build(values)
     from undivided.device import use_threads
     from undivided.plan import make_plan, measure, report
+    from undivided.prepare import foreseen
+
+    recipe = foreseen(values, Console())
 
     use_threads(recipe.train.threads)
     plan = make_plan(recipe, options.length)
@@ -85,8 +87,9 @@ def add_distill(verbs: Any) -> None:
     verb = verbs.add_parser(
         "distill",
         help="a faster student of a trained model",
-        description="Translate the training text with a teacher's beam and train a student on that: the teacher's own recipe with "
-        "one decoder layer, or a preset and settings as given. Run again on the same --out to go on after a stop.",
+        description="Translate the training text with a teacher's beam and train a student on that: the teacher's own recipe "
+        "with two encoder layers more and one decoder layer, or a preset and settings as given. The text is the one "
+        "that the teacher learned from, unless --train names another. Run again on the same --out to go on after a stop.",
     )
     verb.add_argument("teacher", help="a model folder")
     verb.add_argument("recipe", nargs="?", help="a YAML file with the student's settings")

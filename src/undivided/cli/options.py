@@ -54,7 +54,9 @@ def search_options(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def keep_apart(output: str | None, *inputs: str | None) -> None:
-    """An output that would replace what it is made from is refused."""
+    """An output that would replace what it is made from is refused, and one that cannot be a file."""
+    if output and output != "-" and Path(output).is_dir():
+        raise InputError(f"{output}: is a folder; name a file with --output")
     if output and output != "-" and Path(output).exists():
         for name in inputs:
             if name and name != "-" and Path(name).exists() and Path(output).samefile(name):

@@ -102,7 +102,8 @@ class SearchConfig:
     max_extra: int = setting(50, "an output has at most input + so many tokens", flags=("--max-extra",), at_least=1, below=100_001)
     shortlist: bool = setting(
         False,
-        "weigh only target subwords that the source's became in training: faster in CTranslate2, rarely another translation",
+        "weigh only target subwords that the source's became in training, in CTranslate2: less work where the vocabulary is large, "
+        "and some translations come out otherwise",
         flags=("--shortlist",),
     )
     sentences: bool = setting(
@@ -173,6 +174,9 @@ class Recipe:
 ENGINES = ("auto", "torch", "torch-bfloat16", "ctranslate2")
 """What may run a translator."""
 
+SIZES = ("d_model", "d_ff", "n_heads", "encoder_layers", "decoder_layers", "dropout")
+"""What makes a model a base one: the defaults, said aloud where other settings stand below a preset."""
+
 PRESETS: dict[str, Values] = {
     "tiny": {
         "model": {"d_model": 128, "d_ff": 256, "n_heads": 4, "encoder_layers": 4, "decoder_layers": 4, "dropout": 0.3},
@@ -185,7 +189,7 @@ PRESETS: dict[str, Values] = {
         "batches": {"tokens": 8192},
         "train": {"max_steps": 50_000, "warmup_steps": 4000, "rate": 2.0},
     },
-    "base": {},
+    "base": {"model": {name: getattr(ModelConfig(), name) for name in SIZES}},
     "fast": {"model": {"encoder_layers": 8, "decoder_layers": 1}},
     "big": {
         "model": {"d_model": 1024, "d_ff": 4096, "n_heads": 16, "dropout": 0.3},

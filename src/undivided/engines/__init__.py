@@ -12,7 +12,7 @@ from undivided.artifact import Artifact
 from undivided.config import ENGINES
 from undivided.console import Console, InputError
 from undivided.engines.contract import ROUNDED, Engine
-from undivided.engines.ctranslate2 import CTranslate2Engine, Unfit, convert, expressible, installed
+from undivided.engines.ctranslate2 import CTranslate2Engine, Unfit, convert, expressible, importable
 
 __all__ = ["CTranslate2Engine", "Engine", "choose_engine"]
 
@@ -38,8 +38,7 @@ def choose_engine(
         if name == "auto" and not on_cpu:
             return _reference(artifact)
     try:
-        if not installed():
-            raise Unfit("it is not installed: pip install 'undivided[ctranslate2]'")
+        importable()
         expressible(artifact)
         return CTranslate2Engine(convert(artifact, folder, console), artifact, threads)
     except Unfit as reason:

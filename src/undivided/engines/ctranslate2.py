@@ -52,9 +52,14 @@ class Unfit(Exception):
     """Why CTranslate2 cannot run a model."""
 
 
-def installed() -> bool:
-    """Whether the extra is there."""
-    return importlib.util.find_spec("ctranslate2") is not None
+def importable() -> None:
+    """Raise `Unfit` where CTranslate2 is not installed, or not rightly."""
+    try:
+        import ctranslate2  # noqa: F401
+    except ModuleNotFoundError:
+        raise Unfit("it is not installed: pip install 'undivided[ctranslate2]'") from None
+    except ImportError as error:
+        raise Unfit(f"it is installed but cannot be imported: {error}") from None
 
 
 def expressible(artifact: Artifact) -> None:
