@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from undivided.config import CorpusFiles, Recipe, build, preset_for, preset_values
 from undivided.config.model import DECODER_ONLY, DRAWING, ENCODER_ONLY, IMAGES, PAIRED, VISION
-from undivided.console import Console, InputError, Progress, plural
+from undivided.console import Console, Contradiction, InputError, Progress, plural
 from undivided.corpus import Findings, corpus_digests, digest, examine, name_of, read_pairs, read_texts
 from undivided.files import alone, read_json, write_whole
 from undivided.manifest import current
@@ -58,11 +58,10 @@ class Plan(NamedTuple):
                 write_whole(saved, json.dumps(self.record, indent=2, ensure_ascii=False).encode())
             try:
                 yield
-            except InputError:
-                # A new run that its own settings forbid leaves nothing that a corrected one would have to agree with.
-                if self.record is not None and not any((self.folder / "checkpoints").glob("step-*")):
-                    saved.unlink(missing_ok=True)
-                    shutil.rmtree(self.folder / "subwords", ignore_errors=True)
+            except Contradiction:
+                # Nothing stays that a corrected run would have to agree with.
+                saved.unlink(missing_ok=True)
+                shutil.rmtree(self.folder / "subwords", ignore_errors=True)
                 raise
 
 

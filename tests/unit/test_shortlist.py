@@ -143,7 +143,7 @@ def test_saying_so_where_there_is_none(model, run, tmp_path):
     (tmp_path / "in").write_text("The old horse hears.\n")
     done = run("translate", model, tmp_path / "in", "--engine", "torch", "--shortlist")
     assert done.code == 0
-    assert "has none" in done.err
+    assert "--shortlist: the PyTorch engine has none" in done.err
 
 
 @pytest.mark.parametrize("bad", ["past the vocabulary", "negative", "another size", "floats"])

@@ -65,8 +65,8 @@ def run_translate(options: argparse.Namespace) -> None:
 
     translator = Translator(options.model, options.device, options.threads, options.engine, console)
     if search.get("shortlist") and not translator.engine.has_shortlist:
-        why = "is for CTranslate2" if translator.engine.name.startswith("torch") else "this model has none"
-        console.warn(f"--shortlist: {why}, so all subwords are weighed")
+        who = "the PyTorch engine" if translator.engine.name.startswith("torch") else "this model"
+        console.warn(f"--shortlist: {who} has none, so all subwords are weighed")
     prefixes = read_lines(options.prefix) if options.prefix else None
     console.say(_way(translator, search))
     progress = Progress(console, "translated lines", count_lines(options.file))
