@@ -8,7 +8,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import importlib.metadata
-import importlib.util
 import json
 import os
 import shutil
