@@ -20,10 +20,10 @@ from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
-from undivided.checkpoint import newest, paths
 from undivided.cli import main as undivided
-from undivided.console import Console
-from undivided.train import train
+from undivided.core.console import Console
+from undivided.training.checkpoint import newest, paths
+from undivided.training.loop import train
 
 ROOT = Path(__file__).resolve().parent.parent
 COLOURS = {"red": "rot", "blue": "blau", "green": "grün", "grey": "grau"}

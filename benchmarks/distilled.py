@@ -20,8 +20,8 @@ from typing import Any
 import measure
 from measure import CORES, MULTI30K_TEST, ROOT, Piece, table, undivided
 
-from undivided.console import Console
-from undivided.translate import Translator
+from undivided.core.console import Console
+from undivided.inference.translator import Translator
 
 RECIPE = ROOT / "recipes" / "multi30k-base.yaml"
 

@@ -40,11 +40,11 @@ def made_page() -> str:
     """The page of a sentence of so many tokens on both sides, all questions asked."""
     import torch
 
-    from undivided.artifact import Artifact
+    from undivided.artifact.folder import Artifact
     from undivided.config import build
+    from undivided.data.subwords import Subwords, Tokenizer, learn
     from undivided.look import look, page, what_if
     from undivided.models import make_model
-    from undivided.tokens import Subwords, Tokenizer, learn
 
     torch.manual_seed(1)
     chance = random.Random(1)

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from threads import made_up_corpus
 
-from undivided.weights import weights
+from undivided.artifact.weights import weights
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".venv-peers"

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import torch
 
-from undivided.batches import BatchStream, load_batch
-from undivided.console import Console
-from undivided.prepare import prepare_recipe
-from undivided.store import SampledStore
-from undivided.tasks.translation import TranslationTask
-from undivided.tokens import PAD
+from undivided.core.console import Console
+from undivided.core.ids import PAD
+from undivided.data.batches import BatchStream, load_batch
+from undivided.data.store import SampledStore
+from undivided.training.prepare import prepare_recipe
+from undivided.training.tasks.translation import TranslationTask
 
 
 def main() -> None:

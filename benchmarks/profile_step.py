@@ -16,14 +16,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from undivided.batches import Batch, make_batch
 from undivided.config import Recipe, build
-from undivided.dropout import seeded_dropout
-from undivided.loss import smoothed_loss
+from undivided.core.ids import EOS, PAD
+from undivided.data.batches import Batch, make_batch
 from undivided.models import make_model
-from undivided.plan import model_cost
-from undivided.products import rounded_products
-from undivided.tokens import EOS, PAD
+from undivided.nn.backend.products import rounded_products
+from undivided.nn.dropout import seeded_dropout
+from undivided.nn.loss import smoothed_loss
+from undivided.training.plan import model_cost
 
 SQUARE = 1024
 

@@ -122,7 +122,7 @@ def fairseq(*arguments: str) -> list[str]:
 def prepare_fairseq(home: Path, corpus: dict[str, list[str]]) -> Path:
     """Subwords as ours learns them, and fairseq's binary data of them."""
     from undivided.config import build
-    from undivided.tokens import Tokenizer
+    from undivided.data.subwords import Tokenizer
 
     data = home / "data"
     if (data / "dict.en.txt").exists():

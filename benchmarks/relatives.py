@@ -33,14 +33,14 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from torch import nn
 
-from undivided.artifact import load_relative
-from undivided.classify import Classifier, as_values
-from undivided.console import plural
-from undivided.corpus import byte_lines
-from undivided.generate import Generator
+from undivided.artifact.folder import load_relative
+from undivided.core.console import plural
+from undivided.data.corpus import byte_lines
+from undivided.data.images import contact_sheet, png, read_idx, read_images, read_labels, write_idx
+from undivided.inference.classify import Classifier, as_values
+from undivided.inference.generate import Generator
 from undivided.models import DecoderOnly, Drawing
-from undivided.pictures import contact_sheet, png, read_idx, read_images, read_labels, write_idx
-from undivided.tasks.classes import moved
+from undivided.training.tasks.classes import moved
 
 ROOT = Path(__file__).resolve().parent.parent
 CORPORA = Path(os.environ.get("UNDIVIDED_CORPORA", ROOT.parent / "shared" / "corpora"))

@@ -37,13 +37,15 @@ from typing import Any, NamedTuple, NoReturn
 import torch._dynamo  # noqa: F401
 from damage import COLOURS, THINGS
 
-from undivided import artifact, checkpoint
-from undivided.console import Console, UndividedError, duration
-from undivided.files import digest
-from undivided.score import Score
-from undivided.tasks import Measured
-from undivided.tasks.translation import TranslationTask
-from undivided.train import Trainer, train
+from undivided.artifact import folder as artifact
+from undivided.core.console import Console, duration
+from undivided.core.errors import UndividedError
+from undivided.core.files import digest
+from undivided.inference.score import Score
+from undivided.training import checkpoint
+from undivided.training.loop import Trainer, train
+from undivided.training.tasks import Measured
+from undivided.training.tasks.translation import TranslationTask
 
 ROOT = Path(__file__).resolve().parent.parent
 STEPS, SAVE_EVERY, VALIDATE_EVERY = 150, 2, 6

@@ -63,8 +63,8 @@ def recipe_of(job: dict[str, Any]) -> Recipe:
 
 def store(job: dict[str, Any]) -> dict[str, float]:
     """Tokenise a corpus into a store."""
-    from undivided.store import open_store
-    from undivided.tokens import Tokenizer
+    from undivided.data.store import open_store
+    from undivided.data.subwords import Tokenizer
 
     tokenizer = Tokenizer.load(Path(job["subwords"]))
     before, began, cpu = resident(), time.perf_counter(), sum(os.times()[:4])
@@ -76,8 +76,8 @@ def store(job: dict[str, Any]) -> dict[str, float]:
 def one_pair(job: dict[str, Any]) -> tuple[Any, list[list[int]]]:
     import torch
 
+    from undivided.core.ids import EOS
     from undivided.models import make_model
-    from undivided.tokens import EOS
 
     torch.manual_seed(1)
     torch.set_num_threads(measure.CORES)
@@ -90,9 +90,9 @@ def training(job: dict[str, Any]) -> dict[str, float]:
     """One step forward and backward, dropout on."""
     import torch
 
-    from undivided.batches import make_batch
-    from undivided.dropout import seeded_dropout
-    from undivided.loss import smoothed_loss
+    from undivided.data.batches import make_batch
+    from undivided.nn.dropout import seeded_dropout
+    from undivided.nn.loss import smoothed_loss
 
     model, rows = one_pair(job)
     batch = make_batch(rows, rows)
@@ -108,7 +108,7 @@ def translating(job: dict[str, Any]) -> dict[str, float]:
     """Read a source and write as many tokens, each forced, with a beam of four."""
     import torch
 
-    from undivided.search import search
+    from undivided.inference.search import search
 
     model, rows = one_pair(job)
     model.eval()
@@ -136,7 +136,7 @@ def measured(kind: str, job: dict[str, Any]) -> dict[str, float]:
 
 
 def stores(options: argparse.Namespace, picture: Path) -> list[str]:
-    from undivided.tokens import Tokenizer
+    from undivided.data.subwords import Tokenizer
 
     rows, peaks = [], []
     with tempfile.TemporaryDirectory() as name:

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from damage import make_run
 
-from undivided.console import duration
+from undivided.core.console import duration
 
 ROOT = Path(__file__).resolve().parent.parent
 HOW = """\
@@ -82,7 +82,7 @@ def is_worker(pid: int) -> bool:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
-    return b"undivided.shards.work" in command or command.startswith(b"ray::Actor")
+    return b"undivided.inference.workers.worker" in command or command.startswith(b"ray::Actor")
 
 
 class Measured(NamedTuple):

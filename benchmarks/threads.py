@@ -42,10 +42,10 @@ def measure(folder: str, crew: int, steps: int) -> None:
     """In a process of its own: train some steps and print target tokens/s."""
     import torch
 
-    from undivided.console import Console
-    from undivided.device import Crew, use_threads
-    from undivided.prepare import prepare_recipe
-    from undivided.train import Trainer
+    from undivided.core.console import Console
+    from undivided.nn.device import Crew, use_threads
+    from undivided.training.loop import Trainer
+    from undivided.training.prepare import prepare_recipe
 
     files = [f"{folder}/text.a", f"{folder}/text.b"]
     values = {"preset": "tiny", "data": {"train": [files]}, "batches": {"tokens": 2048}, "train": {"out": f"{folder}/run"}}

@@ -21,11 +21,11 @@ from typing import Any
 import measure
 from measure import CORES, OURS, PRE_NORM_ONLY, ROOT, Piece, Series, Worker, table
 
-from undivided.batches import Place
-from undivided.console import Console
-from undivided.plan import model_cost
-from undivided.prepare import prepare_recipe
-from undivided.train import Trainer
+from undivided.core.console import Console
+from undivided.data.batches import Place
+from undivided.training.loop import Trainer
+from undivided.training.plan import model_cost
+from undivided.training.prepare import prepare_recipe
 
 STEPS = {"tiny": 8, "small": 3, "base": 1}
 """Steps of one measured piece: some seconds each."""

@@ -24,16 +24,17 @@ import numpy as np
 import torch
 from measure import CORES, OURS, PRE_NORM_ONLY, ROOT, Piece, Series, table
 
-from undivided import artifact
-from undivided.artifact import Artifact
+from undivided.artifact import folder as artifact
+from undivided.artifact.folder import Artifact
 from undivided.config import build
-from undivided.console import Console
-from undivided.engines import ctranslate2 as engine
+from undivided.core.console import Console
+from undivided.core.ids import EOS
+from undivided.data.shortlist import Shortlist, learn_shortlist
+from undivided.data.store import Store
+from undivided.data.subwords import Tokenizer
+from undivided.inference.engines import ctranslate2 as engine
 from undivided.models import make_model
-from undivided.plan import model_cost
-from undivided.shortlist import Shortlist, learn_shortlist
-from undivided.store import Store
-from undivided.tokens import EOS, Tokenizer
+from undivided.training.plan import model_cost
 
 PEERS = ["huggingface", "fairseq", "joeynmt", "opennmt", "ctranslate2"]
 REFERENCE = "undivided, torch engine"

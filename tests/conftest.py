@@ -108,8 +108,8 @@ def read_only() -> Iterator[Callable[[Path], Path]]:
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of one tiny trained model, with its training beside it. Read only: copy it to change it."""
-    from undivided.console import Console
-    from undivided.train import train
+    from undivided.core.console import Console
+    from undivided.training.loop import train
 
     home = tmp_path_factory.mktemp("model")
     recipe = tiny_recipe(home / "m", write_pairs(home, "train", sentences(300)), write_pairs(home, "valid", sentences(20, seed=2)))

@@ -6,16 +6,16 @@ import io
 
 from worker import serve
 
-from undivided.console import Console
+from undivided.core.console import Console
 
 QUIET = Console(quiet=True, stream=io.StringIO())
 
 
 class Training:
     def __init__(self, job: dict) -> None:
-        from undivided.device import use_threads
-        from undivided.prepare import prepare_recipe
-        from undivided.train import Trainer
+        from undivided.nn.device import use_threads
+        from undivided.training.loop import Trainer
+        from undivided.training.prepare import prepare_recipe
 
         use_threads(job["threads"])
         plan = prepare_recipe(job["recipe"], QUIET)
@@ -57,7 +57,7 @@ class Forced:
 
 def force_length(length: int) -> None:
     """Every search ends after so many tokens. The model of the benchmark never ends by itself."""
-    from undivided import search
+    from undivided.inference import search
 
     begun = search._begun
 

@@ -8,14 +8,14 @@ __version__ = "0.1.0"
 __all__ = ["InputError", "Translation", "Translator", "UndividedError", "__version__"]
 
 if TYPE_CHECKING:
-    from undivided.console import InputError, UndividedError
-    from undivided.translate import Translation, Translator
+    from undivided.core.errors import InputError, UndividedError
+    from undivided.inference.translator import Translation, Translator
 
 _HOMES = {
-    "InputError": "undivided.console",
-    "UndividedError": "undivided.console",
-    "Translation": "undivided.translate",
-    "Translator": "undivided.translate",
+    "InputError": "undivided.core.errors",
+    "UndividedError": "undivided.core.errors",
+    "Translation": "undivided.inference.translator",
+    "Translator": "undivided.inference.translator",
 }
 
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from samples import sentences
-from undivided.artifact import Artifact
+from undivided.artifact.folder import Artifact
 from undivided.config import build
 from undivided.look import look, page, what_if
 from undivided.look.html import PAGE, legends
@@ -66,7 +66,7 @@ def show(browser, tmp_path):
 
 @pytest.fixture(scope="module")
 def seen(translator):
-    return translator.look(LINES[0], ask=True)
+    return look(translator, LINES[0], ask=True)
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +135,7 @@ def layer(tab, number):
 
 @pytest.mark.parametrize("text", [LINES[0], "a", HOSTILE], ids=["sentence", "letter", "hostile"])
 def test_it_opens_and_shows_both_sentences(show, translator, text):
-    result = translator.look(text)
+    result = look(translator, text)
     tab = show(page(result))
     assert texts(tab, ".sentence bdi") == [text, result.translation]
     assert tab.locator(".part").count() == 5
@@ -146,7 +146,7 @@ def test_it_opens_and_shows_both_sentences(show, translator, text):
 
 
 def test_a_given_translation_is_shown_beside_the_models_own(show, translator):
-    result = translator.look(LINES[0], "das Haus")
+    result = look(translator, LINES[0], "das Haus")
     tab = show(page(result))
     assert texts(tab, ".sentence bdi") == [LINES[0], "das Haus", result.own]
     assert "this translation was given" in tab.text_content("header")

@@ -11,8 +11,8 @@ import tempfile
 from pathlib import Path
 
 from undivided import Translator
-from undivided.artifact import FORMAT_VERSION
-from undivided.train import train
+from undivided.artifact.folder import FORMAT_VERSION
+from undivided.training.loop import train
 
 HOME = Path(__file__).parent / f"frozen-{FORMAT_VERSION}"
 COLOURS = {"red": "rot", "blue": "blau", "green": "grün", "grey": "grau"}

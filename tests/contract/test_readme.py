@@ -10,7 +10,7 @@ import pytest
 from undivided import __version__
 from undivided.cli import parser
 from undivided.config import Recipe, build
-from undivided.settings import given, merge, nested, read_yaml
+from undivided.config.settings import given, merge, nested, read_yaml
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

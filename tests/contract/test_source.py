@@ -1,4 +1,4 @@
-"""How the package is built: public names, the order of its rooms, what it refuses."""
+"""How the package is built: public names, the order of its packages, what it refuses."""
 
 import ast
 import re
@@ -13,10 +13,10 @@ PACKAGE = ROOT / "src" / "undivided"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 
-def rooms() -> list[str]:
-    """The rooms in their order, from the README's room table."""
-    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
-    start = next(number for number, line in enumerate(lines) if re.match(r"\|\s*room\s*\|", line))
+def packages() -> list[str]:
+    """The packages in their order, from the table of docs/architecture.md."""
+    lines = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").splitlines()
+    start = next(number for number, line in enumerate(lines) if re.match(r"\|\s*package\s*\|", line))
     names: list[str] = []
     for line in lines[start + 2 :]:
         if not line.startswith("|"):
@@ -25,12 +25,12 @@ def rooms() -> list[str]:
     return names
 
 
-def room_of(path: Path) -> str:
+def package_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
 def imports(path: Path) -> set[str]:
-    """The rooms that a file imports, anywhere in it; types for the checker alone do not count."""
+    """The packages that a file imports, anywhere in it; types for the checker alone do not count."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
@@ -55,16 +55,16 @@ def test_public_names_are_pinned():
         _ = undivided.nonsense
 
 
-def test_every_room_is_in_the_table():
-    assert {room_of(path) for path in FILES} - {"__init__", "__main__"} == set(rooms())
+def test_every_package_is_in_the_table():
+    assert {package_of(path) for path in FILES} - {"__init__", "__main__"} == set(packages())
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_a_room_imports_only_rooms_above_it(path):
-    room, order = room_of(path), rooms()
-    if room in ("__init__", "__main__", "cli"):
-        pytest.skip("stands beside or below all rooms")
-    wrong = {name for name in imports(path) if name != room and order.index(name) > order.index(room)}
+def test_a_package_imports_only_packages_above_it(path):
+    package, order = package_of(path), packages()
+    if package in ("__init__", "__main__"):
+        pytest.skip("stands beside the packages")
+    wrong = {name for name in imports(path) if name != package and order.index(name) > order.index(package)}
     assert wrong == set()
 
 

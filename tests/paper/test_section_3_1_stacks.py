@@ -4,11 +4,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from undivided.batches import make_batch, padded
 from undivided.config import ModelConfig
-from undivided.layers import Residual
+from undivided.core.ids import BOS, EOS, PAD
+from undivided.data.batches import make_batch, padded
 from undivided.models import make_model
-from undivided.tokens import BOS, EOS, PAD
+from undivided.nn.layers import Residual
 
 VOCAB = 20
 NORMS = pytest.mark.parametrize("norm", ["post", "pre"])

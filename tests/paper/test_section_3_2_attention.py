@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from undivided.attention import LARGEST_SCORES, MultiHeadAttention, attend, attention, causal_mask, padding_mask
 from undivided.config import ModelConfig
+from undivided.nn.attention import LARGEST_SCORES, MultiHeadAttention, attend, attention, causal_mask, padding_mask
 
 
 def naive_attention(query, key, value, mask):

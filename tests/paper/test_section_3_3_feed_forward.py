@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from undivided.config import ModelConfig
-from undivided.layers import FeedForward
+from undivided.nn.layers import FeedForward
 
 
 def swish(x):

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from undivided.config import ModelConfig
-from undivided.console import InputError
-from undivided.layers import Positions, sinusoids
+from undivided.core.errors import InputError
 from undivided.models import make_model
+from undivided.nn.layers import Positions, sinusoids
 
 LAYOUTS = pytest.mark.parametrize("layout", ["sinusoidal", "halves"])
 

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from undivided.attention import self_mask, window_mask
-from undivided.batches import make_batch
 from undivided.config import ModelConfig
+from undivided.core.ids import BOS, EOS
+from undivided.data.batches import make_batch
 from undivided.models import make_model
-from undivided.tokens import BOS, EOS
+from undivided.nn.attention import self_mask, window_mask
 
 
 def tiny(window, layers=1, **changes):

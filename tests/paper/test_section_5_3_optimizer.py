@@ -5,7 +5,7 @@ import torch
 
 from undivided.config import ModelConfig, TrainConfig
 from undivided.models import make_model
-from undivided.schedule import learning_rate, make_optimizer, paper_rate
+from undivided.training.schedule import learning_rate, make_optimizer, paper_rate
 
 
 @pytest.mark.parametrize("d_model", [128, 512, 1024])

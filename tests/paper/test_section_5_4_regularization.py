@@ -6,13 +6,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from undivided import kernels
-from undivided import loss as loss_room
 from undivided.config import ModelConfig
-from undivided.dropout import Dropout
-from undivided.loss import consistent_loss, smoothed_loss
+from undivided.core.ids import PAD
 from undivided.models import make_model
-from undivided.tokens import PAD
+from undivided.nn import loss as loss_room
+from undivided.nn.backend import kernels
+from undivided.nn.dropout import Dropout
+from undivided.nn.loss import consistent_loss, smoothed_loss
 
 SRC, TGT_IN = torch.tensor([[5, 6, 7, 3]]), torch.tensor([[2, 8, 9]])
 
@@ -217,9 +217,9 @@ def plainly_consistent(states, weight, tgt_out, smoothing, strength):
 @pytest.mark.parametrize("kernels", [True, False], ids=["kernels", "PyTorch"])
 @pytest.mark.parametrize("strength", [0.5, 5.0])
 def test_consistent_loss_and_gradients_equal_torchs(monkeypatch, strength, kernels):
-    monkeypatch.setattr("undivided.loss.CHUNK_ELEMENTS", 2 * 3 * 11)  # three rows at a time
+    monkeypatch.setattr("undivided.nn.loss.CHUNK_ELEMENTS", 2 * 3 * 11)  # three rows at a time
     if not kernels:
-        monkeypatch.setattr("undivided.kernels.fit", lambda *tensors: False)
+        monkeypatch.setattr("undivided.nn.backend.kernels.fit", lambda *tensors: False)
     torch.manual_seed(0)
     states, weight = torch.randn(6, 5, 8, requires_grad=True), torch.randn(11, 8, requires_grad=True)
     tgt_out = torch.randint(4, 11, (3, 5))

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from undivided.checkpoint import Checkpoint, average_weights, write
 from undivided.config import ModelConfig, SearchConfig, build
+from undivided.inference.hypothesis import length_penalty
 from undivided.models import make_model
-from undivided.search import length_penalty
+from undivided.training.checkpoint import Checkpoint, average_weights, write
 
 PAGE = (Path(__file__).parents[2] / "docs" / "paper.md").read_text(encoding="utf-8")
 BASE, BIG = build({}, "base").model, build({}, "big").model

@@ -5,11 +5,11 @@ import functools
 import pytest
 import torch
 
-from undivided.batches import make_batch
 from undivided.config import ModelConfig
-from undivided.loss import smoothed_loss
+from undivided.core.ids import EOS
+from undivided.data.batches import make_batch
 from undivided.models import make_model
-from undivided.tokens import EOS
+from undivided.nn.loss import smoothed_loss
 
 VOCAB = 24
 

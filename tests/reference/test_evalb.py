@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from made_trees import made_lines
-from undivided.paper.brackets import score_trees
-from undivided.paper.linear import linearise, repair
-from undivided.paper.trees import leaves, parse_tree, plain, read_trees, retagged, words, write_trees
+from undivided.paper.parsing.brackets import score_trees
+from undivided.paper.parsing.linear import linearise, repair
+from undivided.paper.parsing.trees import leaves, parse_tree, plain, read_trees, retagged, words, write_trees
 
 ROOT = Path(__file__).parents[2]
 EVALB = Path(os.environ.get("UNDIVIDED_EVALB", ROOT / ".venv" / "evalb" / "evalb"))

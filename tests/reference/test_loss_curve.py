@@ -9,14 +9,14 @@ from test_torch_transformer import copy_layer
 from torch import nn
 
 from samples import sentences, tiny_recipe, write_pairs
-from undivided.batches import make_batch
-from undivided.console import Console
-from undivided.device import Crew
-from undivided.layers import sinusoids
-from undivided.prepare import prepare_recipe
-from undivided.schedule import learning_rate
-from undivided.tokens import PAD
-from undivided.train import Trainer
+from undivided.core.console import Console
+from undivided.core.ids import PAD
+from undivided.data.batches import make_batch
+from undivided.nn.device import Crew
+from undivided.nn.layers import sinusoids
+from undivided.training.loop import Trainer
+from undivided.training.prepare import prepare_recipe
+from undivided.training.schedule import learning_rate
 
 STEPS = 12
 

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import nn
 
-from undivided.batches import make_batch, padded
 from undivided.config import ModelConfig, SearchConfig
+from undivided.core.ids import BOS, EOS, PAD, UNK
+from undivided.data.batches import make_batch, padded
+from undivided.inference.search import search
 from undivided.models import make_model
-from undivided.search import search
-from undivided.tokens import BOS, EOS, PAD, UNK
 
 transformers = pytest.importorskip("transformers")
 

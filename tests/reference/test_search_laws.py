@@ -7,11 +7,12 @@ import math
 import pytest
 import torch
 
-from undivided.batches import make_batch
 from undivided.config import ModelConfig, SearchConfig
+from undivided.core.ids import BOS, EOS, PAD, UNK
+from undivided.data.batches import make_batch
+from undivided.inference.hypothesis import length_penalty
+from undivided.inference.search import draw, forced_scores, search
 from undivided.models import make_model
-from undivided.search import draw, forced_scores, length_penalty, search
-from undivided.tokens import BOS, EOS, PAD, UNK
 
 CPU = torch.device("cpu")
 SOURCES = [[5, 6, 7, 8, 9, 10, EOS], [11, 12, EOS], [13, 14, 15, 16, EOS], [EOS], [9, 9, 9, 9, EOS], [20, 21, 22, EOS], [23, EOS]]

@@ -7,10 +7,10 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from undivided.config import ModelConfig
+from undivided.core.ids import EOS, PAD
 from undivided.models import make_model
 from undivided.models.cells import CELLS, Recurrence, Weights
 from undivided.models.convolutional import GatedConvolution
-from undivided.tokens import EOS, PAD
 
 CELL = pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
 FUSED = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}

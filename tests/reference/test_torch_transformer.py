@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from undivided.batches import make_batch
 from undivided.config import ModelConfig
+from undivided.core.ids import EOS, PAD
+from undivided.data.batches import make_batch
 from undivided.models import make_model
-from undivided.tokens import EOS, PAD
 
 VOCAB, WIDTH, HEADS, INNER = 30, 16, 4, 40
 SOURCES = [[5, 6, 7, 8, 9, 10, EOS], [11, 12, EOS], [13, 14, 15, 16, EOS]]

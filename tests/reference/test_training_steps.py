@@ -6,13 +6,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from undivided import loss as loss_room
-from undivided.batches import make_batch
 from undivided.config import ModelConfig, TrainConfig
-from undivided.loss import smoothed_loss
+from undivided.core.ids import EOS, PAD
+from undivided.data.batches import make_batch
 from undivided.models import make_model
-from undivided.schedule import learning_rate, make_optimizer
-from undivided.tokens import EOS, PAD
+from undivided.nn import loss as loss_room
+from undivided.nn.loss import smoothed_loss
+from undivided.training.schedule import learning_rate, make_optimizer
 
 VOCAB, WIDTH, STEPS = 40, 16, 5
 CONFIG = TrainConfig(warmup_steps=3, rate=0.05)

@@ -6,8 +6,8 @@ import shutil
 import pytest
 import torch
 
-from undivided.console import InputError
-from undivided.models.pretrained import load_pretrained
+from undivided.core.errors import InputError
+from undivided.interop.pretrained import load_pretrained
 
 transformers = pytest.importorskip("transformers")
 SHAPE = {

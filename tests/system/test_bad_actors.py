@@ -19,12 +19,14 @@ import pytest
 import torch
 
 from samples import environment, flags, sentences, tiny_recipe, write_lines, write_pairs
-from undivided import artifact, manifest
-from undivided.console import Console, InputError
-from undivided.corpus import byte_lines, zstd
-from undivided.demo import text as demo_text
-from undivided.settings import read_yaml
-from undivided.tokens import Subwords
+from undivided.artifact import folder as artifact
+from undivided.cli.demo import text as demo_text
+from undivided.config.settings import read_yaml
+from undivided.core import manifest
+from undivided.core.console import Console
+from undivided.core.errors import InputError
+from undivided.data.corpus import byte_lines, zstd
+from undivided.data.subwords import Subwords
 
 # Canaries: pickles that leave a trace if anything unpickles them.
 
@@ -52,7 +54,7 @@ def trace(tmp_path):
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory):
     """A training that was begun and may go on, with everything it keeps."""
-    from undivided.train import train
+    from undivided.training.loop import train
 
     home = tmp_path_factory.mktemp("begun")
     recipe = tiny_recipe(home / "run", write_pairs(home, "train", sentences(40)), write_pairs(home, "valid", sentences(5, seed=2)))
@@ -573,7 +575,7 @@ class Screen(io.TextIOWrapper):
 
 
 def test_translations_are_data_for_a_pipe_and_harmless_for_a_terminal(run, model, tmp_path, monkeypatch):
-    from undivided.translate import Translation, Translator
+    from undivided.inference.translator import Translation, Translator
 
     def stream(self, lines, *_, **__):
         return (Translation(line, EVIL, 0.0, True) for line in lines)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from undivided import manifest
+from undivided.core import manifest
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "damage.py"
 

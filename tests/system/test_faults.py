@@ -13,10 +13,12 @@ from pathlib import Path
 import pytest
 
 from samples import flags, sentences, tiny_recipe, write_lines, write_pairs
-from undivided import artifact, checkpoint, shards
-from undivided.console import Console
-from undivided.corpus import digest
-from undivided.weights import weights
+from undivided.artifact import folder as artifact
+from undivided.artifact.weights import weights
+from undivided.core.console import Console
+from undivided.core.files import digest
+from undivided.inference.workers import leader as shards
+from undivided.training import checkpoint
 
 PAIRS = sentences(40, seed=3)
 
@@ -36,7 +38,7 @@ def at(recipe, out, **settings):
 @pytest.fixture(scope="module")
 def done(recipe, tmp_path_factory):
     """A run of four steps."""
-    from undivided.train import train
+    from undivided.training.loop import train
 
     return train(at(recipe, tmp_path_factory.mktemp("done") / "run"), Console(quiet=True))
 
@@ -84,7 +86,7 @@ def failing(real, number, code=errno.ENOSPC):
 def test_a_model_is_never_half_written(done, tmp_path, monkeypatch, name, number):
     home = shutil.copytree(done, tmp_path / "m", ignore=shutil.ignore_patterns("training"))
     before = weights(artifact.load(home).model)
-    place = sys.modules["undivided.weights"] if name == "write_tensors" else artifact
+    place = sys.modules["undivided.artifact.weights"] if name == "write_tensors" else artifact
     with monkeypatch.context() as patch:
         patch.setattr(place, name, failing(getattr(place, name), number))
         with suppress(OSError):
@@ -193,7 +195,7 @@ def test_a_corpus_that_vanished_before_a_resume(run, tmp_path):
 
 
 def test_a_corpus_that_vanishes_while_training_begins(run, tmp_path, monkeypatch):
-    from undivided.prepare import Plan
+    from undivided.training.prepare import Plan
 
     files = write_pairs(tmp_path, "train", PAIRS)
     recipe = tiny_recipe(tmp_path / "run", files)

@@ -6,8 +6,8 @@ import pytest
 
 from samples import write_pairs
 from undivided import Translator
-from undivided.console import Console
-from undivided.train import train
+from undivided.core.console import Console
+from undivided.training.loop import train
 
 TASKS = {"copy": lambda line: line, "reverse": lambda line: line[::-1]}
 

@@ -13,10 +13,10 @@ import pytest
 import torch
 
 from samples import environment, sentences, tiny_recipe, write_pairs
-from undivided import checkpoint
-from undivided.console import Console
-from undivided.distributed import Group
-from undivided.train import train
+from undivided.core.console import Console
+from undivided.training import checkpoint
+from undivided.training.distributed import Group
+from undivided.training.loop import train
 
 QUIET = Console(quiet=True, stream=io.StringIO())
 

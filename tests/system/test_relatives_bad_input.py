@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from samples import sentences, write_lines, write_pairs
-from undivided.pictures import write_idx
+from undivided.data.images import write_idx
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from samples import sentences, write_lines, write_pairs
-from undivided.artifact import load_relative
-from undivided.classify import Classifier
-from undivided.console import Console
-from undivided.generate import Generator, token_scores
-from undivided.pictures import write_idx
-from undivided.train import train
+from undivided.artifact.folder import load_relative
+from undivided.core.console import Console
+from undivided.data.images import write_idx
+from undivided.inference.classify import Classifier
+from undivided.inference.generate import Generator, token_scores
+from undivided.training.loop import train
 
 MODEL = {"d_model": 32, "d_ff": 64, "n_heads": 4, "dropout": 0.0, "norm": "pre", "activation": "gelu"}
 

@@ -15,13 +15,14 @@ import pytest
 import torch
 
 from samples import environment, flags, sentences, tiny_recipe, write_pairs
-from undivided import checkpoint
-from undivided.console import Console, InputError
-from undivided.corpus import digest
-from undivided.score import Score
-from undivided.tasks import Measured
-from undivided.tasks.translation import TranslationTask
-from undivided.train import Stopped, Trainer, prepare_recipe, train
+from undivided.core.console import Console
+from undivided.core.errors import InputError
+from undivided.core.files import digest
+from undivided.inference.score import Score
+from undivided.training import checkpoint
+from undivided.training.loop import Stopped, Trainer, prepare_recipe, train
+from undivided.training.tasks import Measured
+from undivided.training.tasks.translation import TranslationTask
 
 KILLER = """
 import json, os, signal, sys

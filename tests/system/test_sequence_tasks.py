@@ -6,13 +6,13 @@ import random
 import pytest
 import torch
 
-from undivided.batches import make_batch
 from undivided.config import SearchConfig, build
-from undivided.loss import smoothed_loss
+from undivided.core.ids import EOS
+from undivided.data.batches import make_batch
+from undivided.inference.search import search
 from undivided.models import make_model
-from undivided.schedule import learning_rate, make_optimizer
-from undivided.search import search
-from undivided.tokens import EOS
+from undivided.nn.loss import smoothed_loss
+from undivided.training.schedule import learning_rate, make_optimizer
 
 LETTERS = range(EOS + 1, EOS + 11)
 TASKS = {"copy": lambda row: row, "reverse": lambda row: row[::-1]}

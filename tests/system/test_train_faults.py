@@ -11,14 +11,15 @@ import pytest
 import torch
 
 from samples import flags, sentences, tiny_recipe, write_pairs
-from undivided import checkpoint
-from undivided.console import Console, InputError, UndividedError
-from undivided.corpus import digest
-from undivided.distributed import Group
-from undivided.replay import verify_resume
-from undivided.tasks.contract import ShardLoss
-from undivided.tasks.translation import TranslationTask
-from undivided.train import MOST_ROLLBACKS, Trainer, prepare_run, train
+from undivided.core.console import Console
+from undivided.core.errors import InputError, UndividedError
+from undivided.core.files import digest
+from undivided.training import checkpoint
+from undivided.training.distributed import Group
+from undivided.training.loop import MOST_ROLLBACKS, Trainer, prepare_run, train
+from undivided.training.replay import verify_resume
+from undivided.training.tasks.contract import ShardLoss
+from undivided.training.tasks.translation import TranslationTask
 
 QUIET = Console(quiet=True, stream=io.StringIO())
 

@@ -4,12 +4,14 @@ import shutil
 import pytest
 import torch
 
-from undivided import Translator, artifact, manifest
-from undivided.artifact import INCOMING, load, opened, save
+from undivided import Translator
+from undivided.artifact import folder as artifact
+from undivided.artifact.folder import INCOMING, load, opened, save
+from undivided.artifact.weights import fill, weights
 from undivided.config import build
-from undivided.console import InputError
+from undivided.core import manifest
+from undivided.core.errors import InputError
 from undivided.models import make_model
-from undivided.weights import fill, weights
 
 PARTS = ("config.json", "model.safetensors", "subwords.model", "shortlist.safetensors", "README.md", "manifest.json")
 

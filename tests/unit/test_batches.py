@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from undivided import store as store_room
-from undivided.batches import BatchStream, Place, budget_bounds, load_batch, make_batch, shuffled
 from undivided.config import BatchesConfig, CorpusFiles, DataConfig, TokensConfig
-from undivided.console import InputError
-from undivided.store import SampledStore, open_store, store_key
-from undivided.tokens import BOS, EOS, PAD, Tokenizer, random_bits
+from undivided.core.errors import InputError
+from undivided.core.ids import BOS, EOS, PAD
+from undivided.core.random import random_bits
+from undivided.data import store as store_room
+from undivided.data.batches import BatchStream, Place, budget_bounds, load_batch, make_batch, shuffled
+from undivided.data.store import SampledStore, open_store, store_key
+from undivided.data.subwords import Tokenizer
 
 
 def lines(name: str, count: int) -> list[tuple[str, str]]:
@@ -123,7 +125,8 @@ def test_the_stream_goes_on_from_any_batch(store, pool):
 
 def test_the_order_is_the_same_in_another_process(store, python):
     code = (
-        "import sys, json; from pathlib import Path; from undivided.batches import *; from undivided.config import BatchesConfig\n"
+        "import sys, json; from pathlib import Path; from undivided.config import BatchesConfig\n"
+        "from undivided.data.batches import *\n"
         "stream = BatchStream(Store(Path(sys.argv[1])), BatchesConfig(tokens=100, pool=30), 1)\n"
         "print(json.dumps([[p.tolist() for p in stream.pool_plans(e, n)] for e in (0, 3) for n in range(stream.pools)]))"
     )
@@ -237,7 +240,7 @@ def test_a_killed_build_does_not_look_finished(tmp_path, tokenizer):
     files = corpus(tmp_path, "a", 20)
     tokenizer.save(tmp_path)
     code = (
-        "import sys, os, signal; from pathlib import Path; from undivided.store import *\n"
+        "import sys, os, signal; from pathlib import Path; from undivided.data.store import *\n"
         "home = Path(sys.argv[1]); files = CorpusFiles(str(home / 'a.src'), str(home / 'a.tgt'))\n"
         "open_store(home, [files], Tokenizer.load(home), DataConfig(), lambda n: os.kill(os.getpid(), signal.SIGKILL))"
     )

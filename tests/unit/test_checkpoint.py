@@ -3,9 +3,10 @@ import io
 import pytest
 import torch
 
-from undivided import checkpoint
-from undivided.checkpoint import Checkpoint, average_weights, newest, paths, prune, read, write
-from undivided.console import Console, InputError
+from undivided.core.console import Console
+from undivided.core.errors import InputError
+from undivided.training import checkpoint
+from undivided.training.checkpoint import Checkpoint, average_weights, newest, paths, prune, read, write
 
 
 def make(value: float) -> Checkpoint:

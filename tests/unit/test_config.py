@@ -5,8 +5,8 @@ import yaml
 
 from undivided.cli import parser
 from undivided.config import PRESETS, CorpusFiles, Recipe, build, preset_for
-from undivided.console import InputError
-from undivided.settings import as_values, coerce, given, leaves, merge, nested, read_yaml
+from undivided.config.settings import as_values, coerce, given, leaves, merge, nested, read_yaml
+from undivided.core.errors import InputError
 
 
 def fault(values):

@@ -2,7 +2,8 @@ import io
 
 import pytest
 
-from undivided.console import Console, InputError, Progress, Remarks, UndividedError, duration, plural
+from undivided.core.console import Console, Progress, Remarks, duration, plural
+from undivided.core.errors import InputError, UndividedError
 
 
 class Terminal(io.StringIO):

@@ -4,8 +4,9 @@ import lzma
 import pytest
 
 from undivided.config import CorpusFiles, DataConfig
-from undivided.console import InputError
-from undivided.corpus import Findings, byte_lines, corpus_digests, digest, examine, read_pairs, zstd
+from undivided.core.errors import InputError
+from undivided.core.files import digest
+from undivided.data.corpus import Findings, byte_lines, corpus_digests, examine, read_pairs, zstd
 
 PACKERS = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstd().compress}
 

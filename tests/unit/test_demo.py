@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from undivided import demo as room
-from undivided.console import Console, InputError
-from undivided.demo import text as corpus_room
-from undivided.settings import merge
-from undivided.train import Stopped
+from undivided.cli import demo as room
+from undivided.cli.demo import text as corpus_room
+from undivided.config.settings import merge
+from undivided.core.console import Console
+from undivided.core.errors import InputError
+from undivided.training.loop import Stopped
 
 NOUNS = {
     "dog": "Hund",

@@ -7,12 +7,12 @@ import torch
 import torch.nn.functional as F
 
 from undivided.config import ModelConfig
-from undivided.console import InputError
-from undivided.device import Crew, choose_device, use_threads
-from undivided.dropout import Dropout, seeded_dropout
-from undivided.loss import smoothed_loss
+from undivided.core.errors import InputError
+from undivided.core.ids import PAD
 from undivided.models import make_model
-from undivided.tokens import PAD
+from undivided.nn.device import Crew, choose_device, use_threads
+from undivided.nn.dropout import Dropout, seeded_dropout
+from undivided.nn.loss import smoothed_loss
 
 
 def small(**changes):
@@ -48,7 +48,7 @@ def test_the_fused_kernel_gives_what_the_plain_products_give(monkeypatch):
     model = small().eval()
     src, tgt = torch.tensor([[4, 5, 6, 3], [7, 3, PAD, PAD]]), torch.tensor([[2, 8, 9], [2, 10, PAD]])
     plain = model.decode(model.encode(src, src != PAD), tgt)
-    monkeypatch.setattr("undivided.attention.LARGEST_SCORES", 0)
+    monkeypatch.setattr("undivided.nn.attention.LARGEST_SCORES", 0)
     assert torch.allclose(model.decode(model.encode(src, src != PAD), tgt), plain, atol=1e-6)
 
 

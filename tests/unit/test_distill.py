@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from samples import sentences, tiny_recipe, write_pairs
-from undivided import distill as room
-from undivided.console import Console, InputError
-from undivided.distill import distill, inherited
-from undivided.translate import Translator
+from undivided.core.console import Console
+from undivided.core.errors import InputError
+from undivided.inference.translator import Translator
+from undivided.training import distill as room
+from undivided.training.distill import distill, inherited
 
 QUIET = Console(quiet=True)
 

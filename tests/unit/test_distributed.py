@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from undivided.config import BatchesConfig, Recipe
-from undivided.console import InputError
-from undivided.distributed import BUCKET, Group, _buckets, as_part_of, joined, own_rows, whole
-from undivided.prepare import Plan
+from undivided.core.errors import InputError
+from undivided.training.distributed import BUCKET, Group, _buckets, as_part_of, joined, own_rows, whole
+from undivided.training.prepare import Plan
 
 
 def test_alone_nothing_is_sent_and_everything_is_so():

@@ -12,24 +12,25 @@ import pytest
 import torch
 
 from samples import sentences
-from undivided import manifest
-from undivided.artifact import Artifact, load, save
-from undivided.attention import watch
+from undivided.artifact.folder import Artifact, load, save
 from undivided.config import ModelConfig, Recipe, SearchConfig
-from undivided.console import Console, InputError
-from undivided.device import one_thread
-from undivided.engines import choose_engine, surely_cpu
-from undivided.engines import ctranslate2 as ct2
-from undivided.engines.contract import by_length
-from undivided.engines.ctranslate2 import CTranslate2Engine, Unfit, convert, expressible, places, sample_rows
-from undivided.engines.specification import make_spec
-from undivided.engines.torch import TorchEngine
-from undivided.files import held
+from undivided.core import manifest
+from undivided.core.console import Console
+from undivided.core.errors import InputError
+from undivided.core.ids import EOS
+from undivided.core.locks import held
+from undivided.inference.engines import ctranslate2 as ct2
+from undivided.inference.engines.choice import choose_engine, surely_cpu
+from undivided.inference.engines.contract import by_length
+from undivided.inference.engines.ctranslate2 import CTranslate2Engine, Unfit, convert, expressible, places, sample_rows
+from undivided.inference.engines.specification import make_spec
+from undivided.inference.engines.torch import TorchEngine
+from undivided.inference.search import forced_scores
+from undivided.inference.translator import Translator
 from undivided.models import make_model
-from undivided.products import packing_works
-from undivided.search import forced_scores
-from undivided.tokens import EOS
-from undivided.translate import Translator
+from undivided.nn.attention import watch
+from undivided.nn.backend.products import packing_works
+from undivided.nn.device import one_thread
 
 pytest.importorskip("ctranslate2", reason="the extra ctranslate2 is not installed")
 
@@ -347,10 +348,10 @@ def test_batches_side_by_side_change_nothing(translator, monkeypatch):
     """Each worker computes alone, so that the last bits are those of one thread."""
     rows = translator.artifact.tokenizer.source.encode([source for source, _ in sentences(40, seed=7)])
     config, engine = SearchConfig(beam_size=3, n_best=2), TorchEngine(translator.artifact)
-    monkeypatch.setattr("undivided.engines.contract.BATCH_TOKENS", 3 * 48)
+    monkeypatch.setattr("undivided.inference.engines.contract.BATCH_TOKENS", 3 * 48)
 
     def found(threads):
-        monkeypatch.setattr("undivided.engines.torch.torch.get_num_threads", lambda: threads)
+        monkeypatch.setattr("undivided.inference.engines.torch.torch.get_num_threads", lambda: threads)
         return dict(engine.search(rows, config, [[]] * len(rows), range(len(rows))))
 
     with one_thread():
@@ -360,8 +361,8 @@ def test_batches_side_by_side_change_nothing(translator, monkeypatch):
 
 
 def test_whoever_watches_sees_every_batch(translator, monkeypatch):
-    monkeypatch.setattr("undivided.engines.contract.BATCH_TOKENS", 3 * 48)
-    monkeypatch.setattr("undivided.engines.torch.torch.get_num_threads", lambda: 2)
+    monkeypatch.setattr("undivided.inference.engines.contract.BATCH_TOKENS", 3 * 48)
+    monkeypatch.setattr("undivided.inference.engines.torch.torch.get_num_threads", lambda: 2)
     rows = translator.artifact.tokenizer.source.encode([source for source, _ in sentences(20, seed=7)])
     sentences_seen = []
     encoder = translator.artifact.model.encoder[0].self_attention

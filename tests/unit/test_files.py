@@ -5,8 +5,9 @@ import sys
 import pytest
 
 from samples import environment
-from undivided.console import InputError
-from undivided.files import alone, digest, fresh, parse_json, read_bounded, read_json, write_whole
+from undivided.core.errors import InputError
+from undivided.core.files import digest, fresh, parse_json, read_bounded, read_json, write_whole
+from undivided.core.locks import alone
 
 
 def test_bounded_reading(tmp_path):

@@ -8,15 +8,15 @@ import torch
 
 from samples import sentences, write_lines
 from undivided import InputError
-from undivided.attention import attend
 from undivided.config import CorpusFiles
-from undivided.console import Console
-from undivided.heads import report
-from undivided.heads.aligner import Links, _prior, agreement, aligned, diagonal, pharaoh, plainly, words_of
-from undivided.heads.census import Census, Tally, is_sign, links_of, word_matrix
-from undivided.heads.report import named, table
+from undivided.core.console import Console
 from undivided.look.capture import tokens
+from undivided.look.heads import report
+from undivided.look.heads.aligner import Links, _prior, agreement, aligned, diagonal, pharaoh, plainly, words_of
+from undivided.look.heads.census import Census, Tally, is_sign, links_of, word_matrix
+from undivided.look.heads.report import named, table
 from undivided.look.result import Token
+from undivided.nn.attention import attend
 
 QUIET = Console(quiet=True)
 
@@ -72,7 +72,7 @@ def test_one_round_equals_naive_loops():
             for at, word in enumerate(target)
         ]
         wanted.append({(place - 1, at) for at, place in enumerate(best) if place})
-    from undivided.heads.aligner import _one_way
+    from undivided.look.heads.aligner import _one_way
 
     assert _one_way(pairs, 2) == wanted
 
@@ -140,7 +140,7 @@ def census_of(translator, monkeypatch, weights_of):
     """A census over attention that a function of the shape makes up."""
 
     def made(query, key, value, mask=None, dropout=None, owner=None):
-        from undivided.attention import seen
+        from undivided.nn.attention import seen
 
         weights = torch.tensor(weights_of(query.shape[-2], key.shape[-2]), dtype=torch.float32)
         if mask is not None:
@@ -149,7 +149,7 @@ def census_of(translator, monkeypatch, weights_of):
         seen(owner, weights.expand(*query.shape[:-2], *weights.shape[-2:]))
         return attend(query, key, value, mask, dropout)
 
-    monkeypatch.setattr("undivided.attention.attend", made)
+    monkeypatch.setattr("undivided.nn.attention.attend", made)
     census = Census(translator.artifact)
     source, target = sentences(1, seed=8)[0]
     census.count(source, target, Links(frozenset({(0, 0), (1, 1)}), frozenset()))
@@ -228,9 +228,9 @@ def test_the_report_has_every_head(result):
 
 
 def test_bleu_lost_is_bleu_with_and_without(translator, files, result):
-    from undivided.attention import watch
+    from undivided.inference.score import bleu
     from undivided.look.what_if import heads
-    from undivided.score import bleu
+    from undivided.nn.attention import watch
 
     chosen = [pair for pair in sentences(9, seed=6) if pair != sentences(9, seed=6)[2]]
     sources, references = zip(*chosen)

@@ -10,14 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from undivided import kernels
 from undivided.config import ModelConfig, SearchConfig
-from undivided.dropout import Dropout, as_factors, seeded_dropout
-from undivided.kernels import build
-from undivided.layers import FeedForward, Residual
-from undivided.loss import smoothed_loss
+from undivided.inference.search import search
 from undivided.models import make_model
-from undivided.search import search
+from undivided.nn.backend import build, kernels
+from undivided.nn.dropout import Dropout, as_factors, seeded_dropout
+from undivided.nn.layers import FeedForward, Residual
+from undivided.nn.loss import smoothed_loss
 
 pytestmark = pytest.mark.skipif(bool(kernels.reason()), reason=f"no kernels: {kernels.reason()}")
 MASK = kernels.Mask(seed=0xFEDCBA9876543210, threshold=64, scale=256 / 192)

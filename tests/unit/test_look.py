@@ -11,17 +11,19 @@ import torch
 from torch import nn
 
 from samples import sentences
-from undivided import InputError, Translator, kernels
-from undivided.artifact import Artifact
-from undivided.attention import MultiHeadAttention, attend, attention, watch
-from undivided.batches import make_batch
+from undivided import InputError, Translator
+from undivided.artifact.folder import Artifact
 from undivided.config import ModelConfig, build
+from undivided.core.ids import BOS, EOS
+from undivided.data.batches import make_batch
+from undivided.data.subwords import Subwords, Tokenizer, learn
+from undivided.inference.hypothesis import length_penalty
 from undivided.look import Look, look
-from undivided.look.capture import passed
+from undivided.look.capture import capture, passed
 from undivided.look.result import FATES, plain, readable
 from undivided.models import make_model
-from undivided.search import length_penalty
-from undivided.tokens import BOS, EOS, Subwords, Tokenizer, learn
+from undivided.nn.attention import MultiHeadAttention, attend, attention, watch
+from undivided.nn.backend import kernels
 
 LINES = [source for source, _ in sentences(6, seed=9)]
 ODD = ["a", "</script><b>&amp;", "🏳️‍🌈 東京 \u2028 x", "שלום עולם, مرحبا", "▁ \x01", " ".join(LINES), LINES[0]]
@@ -43,7 +45,7 @@ def deep(translator):
 
 @pytest.fixture(scope="module")
 def one(translator):
-    return translator.look(LINES[0])
+    return look(translator, LINES[0])
 
 
 # Watching.
@@ -130,7 +132,7 @@ def test_looking_changes_no_word_of_a_translation(translator, one):
 
 @pytest.mark.parametrize("text", ODD, ids=range(len(ODD)))
 def test_rows_sum_to_one_and_masked_cells_are_zero(translator, text):
-    result = translator.look(text, beam_size=2)
+    result = look(translator, text, beam_size=2)
     for use in ("encoder", "decoder", "cross"):
         weights = result.attention(use)
         assert weights.shape[:2] == (1, 2)
@@ -144,10 +146,10 @@ def test_rows_sum_to_one_and_masked_cells_are_zero(translator, text):
 
 
 def test_source_and_target_lengths_differ(translator):
-    result = translator.look("a", " ".join(["der Hund"] * 9) + ".")
+    result = look(translator, "a", " ".join(["der Hund"] * 9) + ".")
     assert result.cross.shape[2:] == (len(result.steps), len(result.source))
     assert len(result.steps) > 2 * len(result.source)
-    shorter = translator.look(LINES[0], "H")
+    shorter = look(translator, LINES[0], "H")
     assert len(shorter.steps) < len(shorter.source)
 
 
@@ -187,7 +189,7 @@ def test_every_layer_is_where_it_belongs(deep):
 
 
 def test_tokens_know_their_words(translator):
-    result = translator.look("the dog sees unbekanntes")
+    result = look(translator, "the dog sees unbekanntes")
     words = {}
     for token in result.source[:-1]:
         words.setdefault(token.word, []).append(token.piece)
@@ -219,7 +221,7 @@ def test_candidates_are_the_models_distribution(translator, one):
 
 def test_a_forced_target_is_scored_as_given(translator):
     target = "eine Katze mag den Fluss nachts."
-    result = translator.look(LINES[0], target)
+    result = look(translator, LINES[0], target)
     assert result.forced
     assert result.translation == target
     assert result.own == translator.translate(LINES[0])
@@ -255,7 +257,7 @@ def paths(result):
 
 @pytest.mark.parametrize("beam_size", [1, 2, 4])
 def test_the_tree_holds_the_search(translator, beam_size):
-    result = translator.look(LINES[0], beam_size=beam_size)
+    result = look(translator, LINES[0], beam_size=beam_size)
     chosen = [tokens for tokens, branch in paths(result) if branch.fate == "chosen"]
     assert chosen == [[token.id for token in result.tgt_out]]
     on_the_way = [branch for branch in result.beam if branch.best]
@@ -275,7 +277,7 @@ def test_the_tree_holds_the_search(translator, beam_size):
 
 
 def test_totals_of_the_tree_are_log_probabilities(translator):
-    result = translator.look(LINES[1], beam_size=3)
+    result = look(translator, LINES[1], beam_size=3)
     target = translator.artifact.tokenizer.target
     ended = [(tokens, branch) for tokens, branch in paths(result) if branch.fate in ("chosen", "ended")]
     assert len(ended) > 1
@@ -294,7 +296,7 @@ def test_what_does_not_end_reaches_the_length_limit(deep):
         artifact.model.output_weight[EOS + 1 :, :] += 1.0
         artifact.model.output_weight[EOS] -= artifact.model.output_weight[EOS + 1 :].mean(0) * 50
     config = dataclasses.replace(artifact.recipe.search, max_extra=3)
-    result = look(artifact, "a", config=config)
+    result = capture(artifact, "a", config=config)
     assert not result.finished
     assert [branch.fate for branch in result.beam if branch.best][-1] == "chosen"
     assert {"length limit"} <= {branch.fate for branch in result.beam}
@@ -409,21 +411,21 @@ def test_plain_values(one):
 )
 def test_bad_input(translator, text, target, options, said):
     with pytest.raises(InputError, match=said):
-        translator.look(text, target, **options)
+        look(translator, text, target, **options)
 
 
 def test_gradients_and_hooks_leave_no_trace(translator):
     model = translator.artifact.model
-    translator.look(LINES[0])
+    look(translator, LINES[0])
     assert all(parameter.grad is None for parameter in model.parameters())
     assert not any(module._forward_hooks for module in model.modules())
 
 
 def test_looking_inside_no_grad_works(translator):
     with torch.no_grad():
-        assert np.abs(translator.look(LINES[0]).saliency_source).max() > 0
+        assert np.abs(look(translator, LINES[0]).saliency_source).max() > 0
     with torch.inference_mode():
-        assert np.abs(translator.look(LINES[0]).saliency_source).max() > 0
+        assert np.abs(look(translator, LINES[0]).saliency_source).max() > 0
 
 
 def test_a_pass_is_watched_in_the_order_of_the_layers(deep):
@@ -437,5 +439,5 @@ def test_a_pass_is_watched_in_the_order_of_the_layers(deep):
 
 def test_the_default_search_is_the_models_own(translator):
     artifact = translator.artifact
-    assert look(artifact, LINES[2]).score == Translator(artifact).look(LINES[2]).score
+    assert capture(artifact, LINES[2]).score == look(Translator(artifact), LINES[2]).score
     assert ModelConfig().window == 0

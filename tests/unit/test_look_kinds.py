@@ -9,17 +9,17 @@ import torch
 
 from samples import sentences, write_lines
 from undivided import InputError, Translator
-from undivided.artifact import Artifact, save
-from undivided.attention import watch
-from undivided.batches import make_batch
+from undivided.artifact.folder import Artifact, save
 from undivided.config import CorpusFiles, build
-from undivided.console import Console
-from undivided.heads import report
-from undivided.heads.report import table
+from undivided.core.console import Console
+from undivided.data.batches import make_batch
+from undivided.inference.search import forced_scores, search
 from undivided.look import View, look, page, questions, summary, what_if, write
+from undivided.look.heads import report
+from undivided.look.heads.report import table
 from undivided.look.what_if import heads
 from undivided.models import make_model
-from undivided.search import forced_scores, search
+from undivided.nn.attention import watch
 
 LINES = [source for source, _ in sentences(6, seed=9)]
 ATTENTIVE = {

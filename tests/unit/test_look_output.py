@@ -13,12 +13,12 @@ import pytest
 
 from samples import sentences, write_lines
 from undivided import InputError
-from undivided.attention import watch
-from undivided.look import View, kind_of, page, questions, summary, what_if, write
+from undivided.inference.search import forced_scores, search
+from undivided.look import View, kind_of, look, page, questions, summary, what_if, write
 from undivided.look.html import MODULES, embedded, inlined, packed, read
 from undivided.look.text import columns, padded, shown
 from undivided.look.what_if import heads
-from undivided.search import forced_scores, search
+from undivided.nn.attention import watch
 
 LINES = [source for source, _ in sentences(6, seed=9)]
 HOSTILE = "</script><script>alert(1)</script> %data% \u2028 & 'x' \"y\" 🏳️‍🌈 שלום"
@@ -26,7 +26,7 @@ HOSTILE = "</script><script>alert(1)</script> %data% \u2028 & 'x' \"y\" 🏳️�
 
 @pytest.fixture(scope="module")
 def asked(translator):
-    return translator.look(LINES[0], ask=True)
+    return look(translator, LINES[0], ask=True)
 
 
 def data_of(text):
@@ -92,7 +92,7 @@ def test_other_words_are_followed_by_search(translator, asked):
 
 
 def test_progress_is_told_of_every_question(translator):
-    seen, told = translator.look(LINES[1]), []
+    seen, told = look(translator, LINES[1]), []
     what_if(translator.artifact, seen, advance=told.append)
     assert sum(told) == questions(seen)
 
@@ -113,11 +113,11 @@ def test_the_page_holds_the_numbers_of_the_look(asked):
 
 
 def test_text_cannot_break_out_of_the_page(translator):
-    look = translator.look(HOSTILE, "</title><img src=x onerror=alert(1)> %script%")
-    text = page(look)
+    result = look(translator, HOSTILE, "</title><img src=x onerror=alert(1)> %script%")
+    text = page(result)
     data = data_of(text)
     assert data["text"] == HOSTILE
-    assert data["translation"] == look.translation
+    assert data["translation"] == result.translation
     assert text.count("<script") == 2
     assert text.count("</script>") == 2
     assert "<img" not in text
@@ -172,21 +172,21 @@ def test_a_notebook_shows_the_page_in_a_frame(asked):
 
 
 def test_summary(translator):
-    look = translator.look(LINES[0])
-    lines = summary(look).splitlines()
+    result = look(translator, LINES[0])
+    lines = summary(result).splitlines()
     assert lines[0] == f"en  {LINES[0]}"
-    assert lines[1] == f"de  {look.translation}"
-    assert f"{look.score:.4f}" in lines[2]
+    assert lines[1] == f"de  {result.translation}"
+    assert f"{result.score:.4f}" in lines[2]
     rows = lines[5:]
-    assert len(rows) == len(look.steps)
-    mean = look.cross.mean(axis=(0, 1))
-    for row, step, weights in zip(rows, look.steps, mean):
+    assert len(rows) == len(result.steps)
+    mean = result.cross.mean(axis=(0, 1))
+    for row, step, weights in zip(rows, result.steps, mean):
         assert row.split()[0] == shown(step.written.piece)
-        assert f"{shown(look.source[int(weights.argmax())].piece)} {weights.max():.0%}" in row
+        assert f"{shown(result.source[int(weights.argmax())].piece)} {weights.max():.0%}" in row
 
 
 def test_summary_is_straight_for_wide_letters(translator):
-    rows = summary(translator.look("東京 a \x07", "東京 x")).splitlines()
+    rows = summary(look(translator, "東京 a \x07", "東京 x")).splitlines()
     assert "\x07" not in "".join(rows)
     assert any(line.startswith("own") for line in rows)
     assert columns("東京") == 4
@@ -242,8 +242,8 @@ def test_pictures_are_what_their_names_say(asked, tmp_path, kind, view):
 
 def test_a_picture_of_signs_that_mean_something_elsewhere(translator, tmp_path):
     pytest.importorskip("matplotlib", reason="pictures need the extra `look`")
-    look = translator.look("$x_1$ & \\frac < > 東 \U0010fffd", "$ % #")
-    missing = write(look, tmp_path / "picture.svg")
+    result = look(translator, "$x_1$ & \\frac < > 東 \U0010fffd", "$ % #")
+    missing = write(result, tmp_path / "picture.svg")
     assert all(len(letter) == 1 for letter in missing)
 
 

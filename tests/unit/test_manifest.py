@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from undivided.console import InputError
-from undivided.manifest import NAME, current, text_of, verify, write
+from undivided.core.errors import InputError
+from undivided.core.manifest import NAME, current, text_of, verify, write
 
 
 @pytest.fixture

@@ -6,16 +6,16 @@ import math
 import pytest
 import torch
 
-from undivided.batches import make_batch
 from undivided.config import ModelConfig, SearchConfig, build
-from undivided.console import InputError
-from undivided.dropout import seeded_dropout
-from undivided.loss import smoothed_loss
+from undivided.core.errors import InputError
+from undivided.core.ids import BOS, EOS, PAD
+from undivided.data.batches import make_batch
+from undivided.inference.search import forced_scores, search
 from undivided.models import Memory, make_model
 from undivided.models.alignment import Alignment, additive_weights, multiplicative_weights
 from undivided.models.recurrent import turned
-from undivided.search import forced_scores, search
-from undivided.tokens import BOS, EOS, PAD
+from undivided.nn.dropout import seeded_dropout
+from undivided.nn.loss import smoothed_loss
 
 CPU = torch.device("cpu")
 VOCAB = 24

@@ -1,7 +1,7 @@
 import pytest
 
-from undivided.paper.brackets import Bracket, Counts, agreement, score_trees, sentence_counts
-from undivided.paper.trees import parse_tree
+from undivided.paper.parsing.brackets import Bracket, Counts, agreement, score_trees, sentence_counts
+from undivided.paper.parsing.trees import parse_tree
 
 GOLD = "(TOP (S (NP (DT The) (NN dog)) (VP (VBZ runs) (PRT (RP up)) (, ,) (NP (DT the) (NN hill))) (. .)))"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from undivided.attention import attention
 from undivided.cli import main
+from undivided.nn.attention import attention
 from undivided.paper.faq import ANSWERS, QUESTIONS, decoding, depth, distance, norms, order, padding, pages, scaling, trial
 from undivided.paper.faq.question import power, spread, tiny
 

@@ -3,9 +3,9 @@ from collections import Counter
 import pytest
 
 from made_trees import made_lines, write_treebank
-from undivided.paper.grafts import grafted
-from undivided.paper.linear import linearise
-from undivided.paper.trees import Node, leaves, parse_tree, plain, words
+from undivided.paper.parsing.grafts import grafted
+from undivided.paper.parsing.linear import linearise
+from undivided.paper.parsing.trees import Node, leaves, parse_tree, plain, words
 
 
 @pytest.fixture(scope="module")

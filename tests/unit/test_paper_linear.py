@@ -3,8 +3,8 @@ import random
 import pytest
 
 from made_trees import made_lines
-from undivided.paper.linear import FORMS, MOST_OPEN, TAGS, aligned, guessed_tag, linearise, mended, repair
-from undivided.paper.trees import Leaf, Node, leaves, parse_tree, plain, words, written
+from undivided.paper.parsing.linear import FORMS, MOST_OPEN, TAGS, aligned, guessed_tag, linearise, mended, repair
+from undivided.paper.parsing.trees import Leaf, Node, leaves, parse_tree, plain, words, written
 
 TREES = [plain(parse_tree(line)) for line in made_lines(100)]
 TREE = plain(parse_tree("(S (NP (PRP It)) (VP (VBZ rains)) (. .))"))

@@ -5,11 +5,11 @@ import math
 import pytest
 
 from made_trees import made_lines
-from undivided.paper import cky
-from undivided.paper.brackets import score_trees
-from undivided.paper.cky import Parser, cut
-from undivided.paper.pcfg import Grammar, Lexicon, classes
-from undivided.paper.trees import Leaf, leaves, parse_tree, plain, words, written
+from undivided.paper.parsing import cky
+from undivided.paper.parsing.brackets import score_trees
+from undivided.paper.parsing.cky import Parser, cut
+from undivided.paper.parsing.pcfg import Grammar, Lexicon, classes
+from undivided.paper.parsing.trees import Leaf, leaves, parse_tree, plain, words, written
 
 
 def trees(*lines):
@@ -77,13 +77,13 @@ def score_of(grammar, tree):
 
 
 def _rules(tree):
-    from undivided.paper.pcfg import _root, _rules
+    from undivided.paper.parsing.pcfg import _root, _rules
 
     return [rule for rule in _rules(*_root(tree)) if not rule[0].startswith("\0")]
 
 
 def _tagged(tree):
-    from undivided.paper.pcfg import _root, _rules
+    from undivided.paper.parsing.pcfg import _root, _rules
 
     return [(rule[0][1:], rule[1]) for rule in _rules(*_root(tree)) if rule[0].startswith("\0")]
 

@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from samples import sentences, write_pairs
-from undivided.artifact import Artifact
+from undivided.artifact.folder import Artifact
 from undivided.config import CorpusFiles, ModelConfig, build
-from undivided.console import InputError
+from undivided.config.settings import read_yaml
+from undivided.core.errors import InputError
 from undivided.models import make_model
-from undivided.paper.race import ENTRANTS, Plan, by_kind, chosen, length_bins, matched_width, parameters, settings_for
-from undivided.paper.reach import gradients, reach
-from undivided.settings import read_yaml
+from undivided.paper.race.race import ENTRANTS, Plan, by_kind, chosen, length_bins, matched_width, parameters, settings_for
+from undivided.paper.race.reach import gradients, reach
 
 RECIPES = {"transformer": "en-de", "recurrent": "recurrent", "convolutional": "convolutional"}
 TINY = """

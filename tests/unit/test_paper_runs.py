@@ -5,10 +5,10 @@ import pytest
 from samples import sentences, tiny_recipe, write_pairs
 from undivided import InputError
 from undivided.config import build
-from undivided.console import Console
+from undivided.config.settings import merge
+from undivided.core.console import Console
+from undivided.data.subwords import Tokenizer
 from undivided.paper.runs import complete, facts_of, fingerprint, journal, line_by_line, settled, trained
-from undivided.settings import merge
-from undivided.tokens import Tokenizer
 
 
 @pytest.fixture

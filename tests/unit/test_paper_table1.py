@@ -5,9 +5,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from undivided.attention import attention, window_mask
-from undivided.paper import table1_report
-from undivided.paper.kinds import (
+from undivided.nn.attention import attention, window_mask
+from undivided.paper.table1 import report as table1_report
+from undivided.paper.table1.layers import (
     ADDITIVE,
     CONTIGUOUS,
     KINDS,
@@ -18,7 +18,7 @@ from undivided.paper.kinds import (
     feed_forward_operations,
     restricted_attention,
 )
-from undivided.paper.measure import (
+from undivided.paper.table1.measure import (
     Timing,
     caches,
     chain_length,
@@ -29,8 +29,8 @@ from undivided.paper.measure import (
     peak_memory,
     timings,
 )
-from undivided.paper.table1 import Compared, Found, Setup, crossovers, exponents
-from undivided.paper.table1_report import _additive, _bends, _crossing, write_report
+from undivided.paper.table1.report import _additive, _bends, _crossing, write_report
+from undivided.paper.table1.table import Compared, Found, Setup, crossovers, exponents
 
 NAMES = [kind.name for kind in KINDS]
 

@@ -12,11 +12,11 @@ from torch.utils.flop_counter import FlopCounterMode
 from samples import flags, sentences
 from undivided.cli import main
 from undivided.config import ModelConfig, build
+from undivided.config.settings import read_yaml
 from undivided.models import make_model
-from undivided.paper.cost import PAPER, SUSTAINED, paper_cost, sustained_here, training_cost, work
-from undivided.paper.table2 import Run, compound_split_bleu, cost_table, split_compounds, write_report
-from undivided.paper.wmt import PUBLISHED, SIZES, TRAIN, Prepared, held_out, sgm_lines
-from undivided.settings import read_yaml
+from undivided.paper.table2.cost import PAPER, SUSTAINED, paper_cost, sustained_here, training_cost, work
+from undivided.paper.table2.table import Run, compound_split_bleu, cost_table, split_compounds, write_report
+from undivided.paper.table2.wmt import PUBLISHED, SIZES, TRAIN, Prepared, held_out, sgm_lines
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 
@@ -192,7 +192,7 @@ def test_the_whole_table_on_a_thousandth_of_the_size(run, tmp_path, target):
 
 
 def test_lines_are_translated_whole_by_pytorch(run, tmp_path, monkeypatch):
-    from undivided.translate import Translator
+    from undivided.inference.translator import Translator
 
     seen, stream = [], Translator.stream
     monkeypatch.setattr(

@@ -11,11 +11,11 @@ from samples import sentences, write_pairs
 from undivided import InputError
 from undivided.cli import main
 from undivided.config import build
-from undivided.paper.judge import Difference, compared, seed_noise, sentence_interval, sentence_noise
-from undivided.paper.table3 import Measured, Result, bleu_of, log_perplexity_of, sentence_counts
-from undivided.paper.variations import ROWS, chosen, d_k, d_v, described
-from undivided.settings import merge
-from undivided.train import Trainer
+from undivided.config.settings import merge
+from undivided.paper.statistics import Difference, compared, seed_noise, sentence_interval, sentence_noise
+from undivided.paper.table3.table import Measured, Result, bleu_of, log_perplexity_of, sentence_counts
+from undivided.paper.table3.variations import ROWS, chosen, d_k, d_v, described
+from undivided.training.loop import Trainer
 
 PAPER = {
     "base": (6, 512, 2048, 8, 64, 64, 0.1, 0.1, "sinusoidal"),

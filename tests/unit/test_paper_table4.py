@@ -13,12 +13,12 @@ from made_trees import write_treebank
 from samples import environment
 from undivided.cli import main
 from undivided.config import SearchConfig
-from undivided.paper.brackets import Counts, agreement, score_trees
-from undivided.paper.linear import FAULTS, linearise, mended
-from undivided.paper.parsing import Output, outputs, tokenised
-from undivided.paper.table4 import PAPER
-from undivided.paper.trees import parse_tree, plain, read_trees, words
-from undivided.translate import Translation, Translator
+from undivided.inference.translator import Translation, Translator
+from undivided.paper.parsing.brackets import Counts, agreement, score_trees
+from undivided.paper.parsing.linear import FAULTS, linearise, mended
+from undivided.paper.parsing.parser import Output, outputs, tokenised
+from undivided.paper.parsing.table4 import PAPER
+from undivided.paper.parsing.trees import parse_tree, plain, read_trees, words
 
 ROOT = Path(__file__).parents[2]
 RECIPE = """
@@ -103,7 +103,7 @@ def test_the_report_says_how_each_parser_came_to_be(table):
 
 
 def test_trees_too_long_to_learn_from_are_counted(table):
-    from undivided.tokens import Tokenizer
+    from undivided.data.subwords import Tokenizer
 
     made = read_tables(table / "report.md")[1]
     source = Tokenizer.load(table / "out" / "lstm" / "model").source
@@ -147,7 +147,7 @@ def test_of_the_beam_the_best_whole_tree_is_taken(monkeypatch):
             for line, texts in zip(lines, beams, strict=True):
                 yield Translation(line, texts[0], 0.0, False, tuple((text, 0.0) for text in texts))
 
-    monkeypatch.setattr("undivided.paper.parsing._whole_trees", lambda *args: {})
+    monkeypatch.setattr("undivided.paper.parsing.parser._whole_trees", lambda *args: {})
     found = list(outputs(Written(), [["a", "b"], ["a", "b"]], SearchConfig(beam_size=4)))
     assert found == [Output(True, 1, 2, "(S|A B)"), Output(False, 1, 0, "(S|A")]
 
@@ -186,7 +186,7 @@ def test_another_search_is_asked_of_a_training_that_is_done(altered, run):
 
 def test_the_lstm_is_a_small_one_of_the_shipped_recipe():
     from undivided.config import build
-    from undivided.settings import read_yaml
+    from undivided.config.settings import read_yaml
 
     shipped, small = (build(each).model for each in (read_yaml(ROOT / "recipes" / "craft-parsing-lstm.yaml"), yaml.safe_load(LSTM)))
     for name in ("kind", "cell", "attention", "bidirectional", "input_feeding", "tie"):
@@ -202,7 +202,8 @@ def test_every_sentence_has_a_tree_over_its_words(table):
 
 
 def test_source_and_target_are_token_by_token(table):
-    from undivided.tokens import EOS, Tokenizer
+    from undivided.core.ids import EOS
+    from undivided.data.subwords import Tokenizer
 
     tokenizer = Tokenizer.load(table / "out" / "tiny" / "model")
     for part in ("train", "valid"):
@@ -366,7 +367,7 @@ def test_the_vinyals_form_runs_too(tmp_path, run):
 
 def test_the_shipped_recipe_searches_as_in_the_paper():
     from undivided.config import build
-    from undivided.settings import read_yaml
+    from undivided.config.settings import read_yaml
 
     search = build(read_yaml(ROOT / "recipes" / "craft-parsing.yaml")).search
     assert (search.beam_size, search.length_penalty, search.max_extra) == (21, 0.3, 300)

@@ -2,7 +2,7 @@ import pytest
 
 from made_trees import made_lines
 from undivided import InputError
-from undivided.paper.trees import (
+from undivided.paper.parsing.trees import (
     Leaf,
     Node,
     NotATree,

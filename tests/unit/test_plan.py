@@ -4,15 +4,15 @@ import pytest
 import torch
 
 from samples import sentences, write_pairs
-from undivided.artifact import load
-from undivided.batches import make_batch
+from undivided.artifact.folder import load
 from undivided.config import build
-from undivided.console import Console
-from undivided.loss import smoothed_loss
+from undivided.core.console import Console
+from undivided.core.ids import EOS
+from undivided.data.batches import make_batch
 from undivided.models import make_model
-from undivided.plan import make_plan, measure, model_cost, paper_flops, report
-from undivided.prepare import foreseen
-from undivided.tokens import EOS
+from undivided.nn.loss import smoothed_loss
+from undivided.training.plan import make_plan, measure, model_cost, paper_flops, report
+from undivided.training.prepare import foreseen
 
 VARIATIONS = [
     {},

@@ -8,18 +8,27 @@ import torch.nn.functional as F
 from torch import nn
 
 from samples import flags, sentences, tiny_recipe, write_pairs
-from undivided import products
-from undivided.artifact import Artifact
+from undivided.artifact.folder import Artifact
 from undivided.config import ModelConfig, SearchConfig, build
-from undivided.console import InputError
-from undivided.distributed import Group
-from undivided.engines.torch import TorchEngine
-from undivided.gradients import Workers
-from undivided.layers import FeedForward
-from undivided.loss import consistent_loss, smoothed_loss
+from undivided.core.errors import InputError
+from undivided.core.ids import PAD
+from undivided.inference.engines.torch import TorchEngine
 from undivided.models import make_model
-from undivided.products import Linear, Packs, choose_precision, linear, linear_relu, packing_works, rounded_products, rounds
-from undivided.tokens import PAD
+from undivided.nn.backend import products
+from undivided.nn.backend.products import (
+    Linear,
+    Packs,
+    choose_precision,
+    linear,
+    linear_relu,
+    packing_works,
+    rounded_products,
+    rounds,
+)
+from undivided.nn.layers import FeedForward
+from undivided.nn.loss import consistent_loss, smoothed_loss
+from undivided.training.distributed import Group
+from undivided.training.gradients import Workers
 
 CPU = torch.device("cpu")
 
@@ -112,7 +121,7 @@ def two_passes(states, weight, labels):
 @pytest.mark.parametrize(("passes", "rounded", "exactly"), [(1, one_pass, exact_loss), (2, two_passes, two_passes)])
 def test_the_loss_is_near_the_exact_one(passes, rounded, exactly, kernels, monkeypatch):
     if not kernels:
-        monkeypatch.setattr("undivided.kernels.fit", lambda *tensors: False)
+        monkeypatch.setattr("undivided.nn.backend.kernels.fit", lambda *tensors: False)
     torch.manual_seed(0)
     states, weight = torch.randn(2 * passes, 9, 32, requires_grad=True), torch.randn(50, 32, requires_grad=True)
     labels = torch.randint(4, 50, (2, 9))
@@ -309,7 +318,7 @@ def test_a_translator_of_changed_weights_packs_them_anew():
 
 
 def test_without_packed_weights_products_are_as_ever(monkeypatch):
-    monkeypatch.setattr("undivided.products.packing_works", lambda: False)
+    monkeypatch.setattr("undivided.nn.backend.products.packing_works", lambda: False)
     x, weight, packs = torch.randn(4, 32), torch.randn(16, 32), Packs()
     with torch.inference_mode(), packs.used():
         assert torch.equal(linear(x, weight), F.linear(x, weight))

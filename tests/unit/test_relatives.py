@@ -9,22 +9,23 @@ import pytest
 import torch
 
 from samples import sentences, write_lines, write_pairs
-from undivided.artifact import load, load_relative
-from undivided.checkpoint import average
-from undivided.classify import Classifier
+from undivided.artifact.folder import load, load_relative
 from undivided.config import CorpusFiles, ModelConfig, SearchConfig
-from undivided.console import Console, InputError
-from undivided.generate import Generator, stream_likelihood, token_scores
+from undivided.core.console import Console
+from undivided.core.errors import InputError
+from undivided.core.ids import BOS, EOS, PAD
+from undivided.data.images import contact_sheet, png, read_images, write_idx
+from undivided.inference.classify import Classifier
+from undivided.inference.generate import Generator, stream_likelihood, token_scores
+from undivided.inference.search import continued
 from undivided.models import DecoderOnly, EncoderOnly, make_model, make_relative
 from undivided.models.drawing import Codebook, Drawing
 from undivided.models.vision import Vision, joined, patches
-from undivided.pictures import contact_sheet, png, read_images, write_idx
-from undivided.search import continued
-from undivided.tasks.classes import moved
-from undivided.tasks.masked import MASK, hide
-from undivided.tasks.sized import blocks, encoded, texts_of
-from undivided.tokens import BOS, EOS, PAD
-from undivided.train import train
+from undivided.training.checkpoint import average
+from undivided.training.loop import train
+from undivided.training.tasks.classes import moved
+from undivided.training.tasks.masked import MASK, hide
+from undivided.training.tasks.sized import blocks, encoded, texts_of
 
 SMALL = {"d_model": 16, "d_ff": 32, "n_heads": 2, "dropout": 0.0}
 STEPS = {"max_steps": 30, "schedule": "cosine", "warmup_steps": 5, "rate": 0.01, "threads": 1, "average": 1, "save_every": 30}

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from undivided.config import TrainConfig
-from undivided.schedule import learning_rate, make_optimizer
+from undivided.training.schedule import learning_rate, make_optimizer
 
 
 def rates(steps, **config):

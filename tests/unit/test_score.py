@@ -6,9 +6,9 @@ import sacremoses
 import torch
 
 from samples import sentences, write_lines
-from undivided.console import InputError
-from undivided.corpus import read_lines
-from undivided.score import bleu, moses_bleu, perplexity, score
+from undivided.core.errors import InputError
+from undivided.data.corpus import read_lines
+from undivided.inference.score import bleu, moses_bleu, perplexity, score
 
 HYPOTHESES = ["Der Hund läuft im Regen.", "Ein alter Mann sitzt auf der Bank.", "Das ist gut!"]
 REFERENCES = ["Der Hund läuft durch den Regen.", "Ein alter Mann sitzt auf einer Bank.", "Das ist gut!"]

@@ -1,8 +1,8 @@
 import torch
 
 from undivided.config import SearchConfig
-from undivided.search import search
-from undivided.tokens import EOS
+from undivided.core.ids import EOS
+from undivided.inference.search import search
 
 WORD, LENGTH = 5, 6
 

@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from samples import sentences, write_lines
-from undivided import shards
-from undivided.console import Console, InputError, UndividedError
-from undivided.corpus import LONGEST_LINE, byte_lines
-from undivided.shards import Joined, Leader, make_plan, translate_file
-from undivided.shards import plan as plan_room
-from undivided.shards.crew import Event, Processes
-from undivided.shards.work import Worker, attempt
+from undivided.core.console import Console
+from undivided.core.errors import InputError, UndividedError
+from undivided.data.corpus import LONGEST_LINE, byte_lines
+from undivided.inference.workers import job as plan_room
+from undivided.inference.workers import leader as shards
+from undivided.inference.workers.leader import Joined, Leader, make_plan, translate_file
+from undivided.inference.workers.processes import Event, Processes
+from undivided.inference.workers.worker import Worker, attempt
 
 SENTENCES = [source for source, _ in sentences(30, seed=7)]
 GREEDY = {"beam_size": 1}
@@ -603,7 +604,7 @@ def test_without_ray_the_extra_is_named(run, tmp_path, model, monkeypatch):
 @pytest.mark.filterwarnings("ignore")
 def test_ray_writes_the_same_and_replaces_the_dead(tmp_path, model, text, expected, monkeypatch, capfd):
     pytest.importorskip("ray", reason="the extra `ray` is not installed")
-    from undivided.shards.cluster import RayCrew
+    from undivided.inference.workers.ray_actors import RayCrew
 
     killed, give = [], RayCrew.give
 

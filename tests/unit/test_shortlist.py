@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from samples import sentences
-from undivided.artifact import SHORTLIST, load, save
-from undivided.console import InputError
-from undivided.shortlist import LIKELY, Shortlist, learn_shortlist
-from undivided.tokens import EOS, PAD
-from undivided.translate import Translator
+from undivided.artifact.folder import SHORTLIST, load, save
+from undivided.core.errors import InputError
+from undivided.core.ids import EOS, PAD
+from undivided.data.shortlist import LIKELY, Shortlist, learn_shortlist
+from undivided.inference.translator import Translator
 
 WORDS = 300
 
@@ -47,7 +47,7 @@ def test_every_word_finds_its_meaning():
 
 
 def test_a_corpus_of_any_size_is_counted_within_bounds(monkeypatch):
-    monkeypatch.setattr("undivided.shortlist.CELLS", 20_000)
+    monkeypatch.setattr("undivided.data.shortlist.CELLS", 20_000)
     corpus = Corpus(4000)
     taken = []
     rows = corpus.rows

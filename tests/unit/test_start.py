@@ -8,11 +8,12 @@ import pytest
 import torch
 
 from samples import sentences, tiny_recipe, write_pairs
-from undivided.artifact import load, save
+from undivided.artifact.folder import load, save
 from undivided.config import PRESETS
-from undivided.console import Console, InputError
-from undivided.distill import distill
-from undivided.train import Trainer, train
+from undivided.core.console import Console
+from undivided.core.errors import InputError
+from undivided.training.distill import distill
+from undivided.training.loop import Trainer, train
 
 
 @pytest.fixture

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from undivided.config import TokensConfig
-from undivided.console import InputError
-from undivided.tokens import BOS, EOS, PAD, UNK, Subwords, Tokenizer, random_bits, vocab_size_for
+from undivided.core.errors import InputError
+from undivided.core.ids import BOS, EOS, PAD, UNK
+from undivided.core.random import random_bits
+from undivided.data.subwords import Subwords, Tokenizer, vocab_size_for
 
 TEXT = [
     ("The dog runs in the rain <s> again, <0x41> and again.", "Der Hund läuft im Regen ▁ und läuft."),
@@ -50,7 +52,7 @@ def test_every_text_comes_back_exactly(tokenizer):
 @pytest.mark.parametrize("most", [1 << 18, 60])
 def test_a_corpus_is_encoded_as_its_lines_are(tokenizer, monkeypatch, dtype, most):
     """Whatever is remembered of words, and also where it must be forgotten."""
-    monkeypatch.setattr("undivided.tokens.MOST_KNOWN", most)
+    monkeypatch.setattr("undivided.data.subwords.MOST_KNOWN", most)
     texts = [*odd_texts(600), "", " ", "a  b", " a", "a ", "▁ a", "long" * 11 + " a", *(text for pair in TEXT for text in pair)]
     for side in (tokenizer.source, tokenizer.target):
         for part in (texts[:200], texts, texts[::-1]):
@@ -156,7 +158,7 @@ def test_sampling_is_the_same_in_another_process(kind, python, tmp_path):
     tokenizer = Tokenizer.learn(lambda: TEXT, config, len(TEXT), seed=1)
     tokenizer.save(tmp_path)
     code = (
-        "import sys; from pathlib import Path; from undivided.tokens import Tokenizer, random_bits\n"
+        "import sys; from pathlib import Path; from undivided.data.subwords import Tokenizer, random_bits\n"
         "from undivided.config import TokensConfig\n"
         "side = Tokenizer.load(Path(sys.argv[1])).source\n"
         f"print(side.sample(side.encode([sys.argv[2]] * 20), TokensConfig(kind={kind!r}, dropout=0.3), random_bits(20, 5)))"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from undivided.journal import Log, Meter, RunState
+from undivided.training.journal import Log, Meter, RunState
 
 
 def test_every_number_is_a_line_of_json(tmp_path):

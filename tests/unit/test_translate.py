@@ -6,7 +6,7 @@ import pytest
 
 from samples import sentences
 from undivided import InputError, Translation
-from undivided.translate import one_line, split_long, windows
+from undivided.inference.translator import one_line, split_long, windows
 
 LINES = [source for source, _ in sentences(12, seed=9)]
 
@@ -41,7 +41,7 @@ def test_newlines_in_a_text_stay(translator):
 
 def test_windows_change_nothing(translator, monkeypatch):
     whole = [result.text for result in translator.stream(LINES)]
-    monkeypatch.setattr("undivided.engines.contract.BATCH_TOKENS", 1)
+    monkeypatch.setattr("undivided.inference.engines.contract.BATCH_TOKENS", 1)
     assert [result.text for result in translator.stream(LINES)] == whole
     assert [next(translator.stream([line])).text for line in LINES] == whole
 

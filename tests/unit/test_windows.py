@@ -8,9 +8,9 @@ import pytest
 
 from samples import sentences
 from undivided.config import SearchConfig
-from undivided.engines.torch import TorchEngine
-from undivided.translate import Translator
-from undivided.windows import ahead
+from undivided.inference.engines.torch import TorchEngine
+from undivided.inference.translator import Translator
+from undivided.inference.windows import ahead
 
 
 def test_items_come_in_order():
@@ -65,8 +65,8 @@ class Slow:
 def test_the_next_window_is_begun_before_the_last_is_done(translator, monkeypatch):
     lines = [source for source, _ in sentences(24, seed=8)]
     expected = translator.translate(lines)
-    monkeypatch.setattr("undivided.translate.WINDOW", 8)
-    monkeypatch.setattr("undivided.windows.windows.__defaults__", (8,))
+    monkeypatch.setattr("undivided.inference.translator.WINDOW", 8)
+    monkeypatch.setattr("undivided.inference.windows.windows.__defaults__", (8,))
     other = Translator(translator.artifact)
     other.engine = Slow(translator.artifact, 3)
     told = []

@@ -13,10 +13,11 @@ from typing import NoReturn
 from undivided import __version__
 from undivided.cli.learning import add_average, add_demo, add_distill, add_plan, add_train
 from undivided.cli.looking import add_look
+from undivided.cli.paper import add_paper
 from undivided.cli.relatives import add_classify, add_generate
 from undivided.cli.translating import add_score, add_translate
-from undivided.console import InputError, UndividedError, told, visible
-from undivided.paper.verbs import add_paper
+from undivided.core.console import visible
+from undivided.core.errors import InputError, UndividedError, told
 
 
 class Parser(argparse.ArgumentParser):

@@ -8,8 +8,9 @@ from typing import Any
 
 from undivided.cli.options import add_quiet, recipe_values
 from undivided.config import PRESETS, Recipe
-from undivided.console import Console, InputError
-from undivided.settings import add_settings
+from undivided.config.settings import add_settings
+from undivided.core.console import Console
+from undivided.core.errors import InputError
 
 
 def add_train(verbs: Any) -> None:
@@ -42,11 +43,11 @@ def run_train(options: argparse.Namespace) -> None:
     if options.verify_resume is not None:
         if options.verify_resume < 0:
             raise InputError(f"--verify-resume {options.verify_resume}: expected a number of steps")
-        from undivided.replay import verify_resume
+        from undivided.training.replay import verify_resume
 
         print(verify_resume(values, options.verify_resume, Console(options.quiet)))
         return
-    from undivided.train import train
+    from undivided.training.loop import train
 
     train(values, Console(options.quiet))
 
@@ -71,9 +72,9 @@ def run_plan(options: argparse.Namespace) -> None:
     values = recipe_values(options)
     if options.length < 1 or options.seconds < 0:
         raise InputError(f"--length {options.length}, --seconds {options.seconds:g}: expected positive numbers")
-    from undivided.device import use_threads
-    from undivided.plan import make_plan, measure, report
-    from undivided.prepare import foreseen
+    from undivided.nn.device import use_threads
+    from undivided.training.plan import make_plan, measure, report
+    from undivided.training.prepare import foreseen
 
     recipe = foreseen(values, Console())
 
@@ -108,7 +109,7 @@ def add_distill(verbs: Any) -> None:
 def run_distill(options: argparse.Namespace) -> None:
     """Train a student."""
     values = recipe_values(options)
-    from undivided.distill import distill
+    from undivided.training.distill import distill
 
     distill(options.teacher, values, Console(options.quiet), options.originals)
 
@@ -124,7 +125,7 @@ def add_average(verbs: Any) -> None:
 
 def run_average(options: argparse.Namespace) -> None:
     """Average checkpoints."""
-    from undivided.checkpoint import average
+    from undivided.training.checkpoint import average
 
     average(options.model, options.last, options.output)
 
@@ -142,6 +143,6 @@ def add_demo(verbs: Any) -> None:
 
 def run_demo(options: argparse.Namespace) -> None:
     """The demo."""
-    from undivided.demo import demo
+    from undivided.cli.demo import demo
 
     demo(options.pair, options.minutes, Path(options.out), Console())

@@ -8,8 +8,9 @@ from typing import Any
 
 from undivided.cli.options import Output, add_compute, add_quiet, input_lines, search_options
 from undivided.config import CorpusFiles, SearchConfig
-from undivided.console import Console, InputError, Progress, plural
-from undivided.settings import add_settings, coerce
+from undivided.config.settings import add_settings, coerce
+from undivided.core.console import Console, Progress, plural
+from undivided.core.errors import InputError
 
 
 def add_look(verbs: Any) -> None:
@@ -47,15 +48,15 @@ def run_look(options: argparse.Namespace) -> None:
         raise InputError("say what to look at: a text, or --corpus with its files")
     if options.corpus:
         return run_look_corpus(options, console)
-    from undivided.look import View, kind_of, questions, summary, what_if, write
-    from undivided.shards.work import decoded
-    from undivided.translate import Translator
+    from undivided.inference.lines import decoded
+    from undivided.inference.translator import Translator
+    from undivided.look import View, kind_of, look, questions, summary, what_if, write
 
     kind = kind_of(options.output) if options.output else "text"
     text = next(decoded(input_lines("-"), "stdin", console.warn), "") if options.text == "-" else options.text
     translator = Translator(options.model, options.device, options.threads, "torch")
     view = View(options.use, options.layer, options.head, options.grid)
-    seen = translator.look(text, options.target, **search)
+    seen = look(translator, text, options.target, **search)
     if kind in ("png", "svg", "pdf") or view != View():
         view.check(seen)
     if kind in ("html", "json") and not options.fast:
@@ -85,8 +86,8 @@ def run_look_corpus(options: argparse.Namespace, console: Console) -> None:
         faults.append(f"--corpus: {error}")
     if faults:
         raise InputError("; ".join(faults))
-    from undivided.heads.report import as_json, report, table
-    from undivided.translate import Translator
+    from undivided.inference.translator import Translator
+    from undivided.look.heads.report import as_json, report, table
 
     result = report(Translator(options.model, options.device, options.threads, "torch"), files, options.lines, console)
     with Output(options.output or "-") as out:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from undivided.config import ENGINES, Recipe, SearchConfig
-from undivided.console import InputError
-from undivided.files import fresh
-from undivided.settings import Values, coerce, given, leaves, merge, nested, read_yaml
+from undivided.config.settings import Values, coerce, given, leaves, merge, nested, read_yaml
+from undivided.core.errors import InputError
+from undivided.core.files import fresh
 
 
 def add_quiet(verb: argparse.ArgumentParser) -> None:
@@ -97,7 +97,7 @@ def count_lines(name: str) -> int | None:
 
 def input_lines(name: str) -> Iterator[bytes]:
     """The lines of a file, or of stdin; through a reader of our own: Python aborts at exit if a thread waits in `sys.stdin`."""
-    from undivided.corpus import byte_lines, cut_lines, without_mark
+    from undivided.data.corpus import byte_lines, cut_lines, without_mark
 
     if name != "-":
         yield from byte_lines(name)

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from undivided.cli.options import Output, add_compute, input_lines, search_options
 from undivided.config import SearchConfig
-from undivided.console import Console, InputError, Remarks, visible
-from undivided.settings import add_settings
+from undivided.config.settings import add_settings
+from undivided.core.console import Console, Remarks, visible
+from undivided.core.errors import InputError
 
 if TYPE_CHECKING:
-    from undivided.classify import Class, Classifier
-    from undivided.generate import Generator
+    from undivided.inference.classify import Class, Classifier
+    from undivided.inference.generate import Generator
 
 
 def add_generate(verbs: Any) -> None:
@@ -41,8 +42,8 @@ def run_generate(options: argparse.Namespace) -> None:
     search = search_options(options)
     if not 1 <= options.scale <= 64:
         raise InputError(f"--scale: {options.scale} is not from 1 to 64")
-    from undivided.generate import Generator
-    from undivided.tokens import one_line
+    from undivided.data.subwords import one_line
+    from undivided.inference.generate import Generator
 
     generator = Generator(options.model, options.device, options.threads)
     prompts = [text for each in options.prompt for text in (_stdin() if each == "-" else [each])]
@@ -67,8 +68,8 @@ def _stdin() -> list[str]:
 def _draw(generator: Generator, prompts: list[str], options: argparse.Namespace, search: dict[str, Any]) -> None:
     if Path(options.output).suffix.lower() != ".png":
         raise InputError(f"{options.model} draws: name a file for the image that ends in .png with -o")
-    from undivided.files import write_whole
-    from undivided.pictures import contact_sheet, png
+    from undivided.core.files import write_whole
+    from undivided.data.images import contact_sheet, png
 
     images = generator.images(prompts, **search)
     if images.shape[1] > 1 and len(images) > 1:
@@ -102,7 +103,7 @@ def run_classify(options: argparse.Namespace) -> None:
     missing = [name for name in options.file if name != "-" and not Path(name).exists()]
     if missing:
         raise InputError(f"no such file: {', '.join(missing)}")
-    from undivided.classify import Classifier
+    from undivided.inference.classify import Classifier
 
     classifier, remarks = Classifier(options.model, options.device, options.threads), Remarks(Console())
     with Output(options.output) as out:
@@ -120,7 +121,7 @@ def _classes(classifier: Classifier, name: str) -> list[Class]:
     """What a file holds, by class; an error names the file."""
     where = "stdin" if name == "-" else name
     if classifier.sees:
-        from undivided.pictures import read_images
+        from undivided.data.images import read_images
 
         if name == "-":
             raise InputError("this model sees images: name an IDX file or pictures")

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 from undivided.cli.options import Output, add_compute, add_quiet, count_lines, input_lines, keep_apart, search_options
 from undivided.config import SearchConfig
 from undivided.config.model import RELATIVES
-from undivided.console import Console, InputError, Progress, Remarks, plural, visible
-from undivided.corpus import read_lines
-from undivided.settings import add_settings
+from undivided.config.settings import add_settings
+from undivided.core.console import Console, Progress, Remarks, plural, visible
+from undivided.core.errors import InputError
+from undivided.data.corpus import read_lines
 
 if TYPE_CHECKING:
-    from undivided.score import Score
-    from undivided.translate import Translator
+    from undivided.inference.score import Score
+    from undivided.inference.translator import Translator
 
 
 def add_translate(verbs: Any) -> None:
@@ -60,8 +61,8 @@ def run_translate(options: argparse.Namespace) -> None:
     if options.workers is not None or options.ray is not None:
         _share_out(options, search, console)
         return
-    from undivided.shards.work import decoded, remarks, written
-    from undivided.translate import Translator
+    from undivided.inference.lines import decoded, remarks, written
+    from undivided.inference.translator import Translator
 
     translator = Translator(options.model, options.device, options.threads, options.engine, console)
     if search.get("shortlist") and not translator.engine.has_shortlist:
@@ -94,8 +95,8 @@ def _way(translator: Translator, search: dict[str, Any]) -> str:
 
 def _share_out(options: argparse.Namespace, search: dict[str, Any], console: Console) -> None:
     """Translate a file by several workers."""
-    from undivided.shards import translate_file
-    from undivided.translate import Translator
+    from undivided.inference.translator import Translator
+    from undivided.inference.workers.leader import translate_file
 
     engine = options.engine
     if engine == "auto":
@@ -142,8 +143,8 @@ def run_score(options: argparse.Namespace) -> None:
     """Score files or a model."""
     search = search_options(options)
     keep_apart(options.output, options.file, *options.reference)
-    from undivided.artifact import kind_of
-    from undivided.score import Score, moses_bleu, perplexity, score, score_relative
+    from undivided.artifact.folder import kind_of
+    from undivided.inference.score import Score, moses_bleu, perplexity, score, score_relative
 
     if options.model and kind_of(options.model) in RELATIVES:
         _tell([score_relative(options.model, options.file, options.reference, options.device, options.threads)], options.json)
@@ -158,7 +159,7 @@ def run_score(options: argparse.Namespace) -> None:
     extra: list[Score] = []
     lang = ""
     if options.model:
-        from undivided.translate import Translator
+        from undivided.inference.translator import Translator
 
         console = Console(options.quiet)
         translator = Translator(options.model, options.device, options.threads, options.engine, console)

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from undivided.config.data import BatchesConfig, CorpusFiles, DataConfig, TokensConfig
 from undivided.config.model import DECODER_ONLY, ENCODER_ONLY, IMAGES, PAIRED, RELATIVES, ModelConfig, applies, enumerated
-from undivided.console import InputError
-from undivided.settings import Values, fill, leaves, listed, merge, setting, suggestion
+from undivided.config.settings import Values, fill, leaves, listed, merge, setting, suggestion
+from undivided.core.errors import InputError
 
 __all__ = [
     "ENGINES",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from undivided.settings import setting
+from undivided.config.settings import setting
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Literal
 
-from undivided.settings import setting
+from undivided.config.settings import setting
 
 TRANSFORMER, RECURRENT, CONVOLUTIONAL = ("transformer",), ("recurrent",), ("convolutional",)
 DECODER_ONLY, ENCODER_ONLY, VISION, DRAWING = ("decoder_only",), ("encoder_only",), ("vision",), ("drawing",)

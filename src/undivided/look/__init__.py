@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from undivided.look.capture import look
 from undivided.look.html import page
 from undivided.look.picture import View
 from undivided.look.result import Look
+from undivided.look.sentence import look
 from undivided.look.text import summary
 from undivided.look.what_if import questions, what_if
 from undivided.look.write import kind_of, write

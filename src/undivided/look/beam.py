@@ -8,10 +8,12 @@ from dataclasses import dataclass
 import torch
 
 from undivided.config import SearchConfig
+from undivided.core.ids import EOS
+from undivided.data.subwords import Subwords
+from undivided.inference.hypothesis import Hypothesis, length_penalty
+from undivided.inference.search import BeamStep, search
 from undivided.look.result import Branch, Fate
 from undivided.models import Seq2Seq
-from undivided.search import BeamStep, Hypothesis, length_penalty, search
-from undivided.tokens import EOS, Subwords
 
 
 @dataclass

@@ -10,24 +10,26 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from undivided.artifact import Artifact
-from undivided.attention import MultiHeadAttention, watch
-from undivided.batches import Batch, make_batch
+from undivided.artifact.folder import Artifact
 from undivided.config import SearchConfig
-from undivided.console import InputError, plural
+from undivided.core.console import plural
+from undivided.core.errors import InputError
+from undivided.core.ids import EOS
+from undivided.data.batches import Batch, make_batch
+from undivided.data.subwords import SPACE_MARK, Subwords, one_line
+from undivided.inference.hypothesis import length_penalty
 from undivided.look.beam import follow
 from undivided.look.result import Candidate, Facts, Lens, Look, Numbers, Step, Token, Use, frozen
 from undivided.look.saliency import saliency
 from undivided.look.space import space
 from undivided.models import Memory, Seq2Seq
-from undivided.search import length_penalty
-from undivided.tokens import EOS, SPACE_MARK, Subwords, one_line
+from undivided.nn.attention import MultiHeadAttention, watch
 
 CANDIDATES, LENS = 10, 5
 """How many tokens are kept of a prediction, and of what a layer would predict."""
 
 
-def look(artifact: Artifact, text: str, target: str | None = None, config: SearchConfig | None = None) -> Look:
+def capture(artifact: Artifact, text: str, target: str | None = None, config: SearchConfig | None = None) -> Look:
     """See a text, and its translation (the model's own, or the `target` that is forced on it), inside a model.
 
     The translation is found as always, unwatched; then one teacher-forced pass over it is watched.

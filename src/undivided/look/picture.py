@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from undivided.console import InputError, plural
+from undivided.core.console import plural
+from undivided.core.errors import InputError
 from undivided.look.result import USES, Look, Numbers, Token, Use, readable
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from undivided.batches import Batch
+from undivided.data.batches import Batch
 from undivided.look.result import Numbers, frozen
 from undivided.models import Seq2Seq
 

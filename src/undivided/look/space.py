@@ -9,9 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from undivided.artifact import Artifact
+from undivided.artifact.folder import Artifact
+from undivided.core.ids import EOS
+from undivided.data.subwords import Subwords
 from undivided.look.result import Neighbour, Numbers, Space, frozen
-from undivided.tokens import EOS, Subwords
 
 NEIGHBOURS = 6
 FEWEST_POSITIONS = 32

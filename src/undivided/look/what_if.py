@@ -9,15 +9,16 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from undivided.artifact import Artifact
-from undivided.attention import Watcher, watch
-from undivided.batches import make_batch
+from undivided.artifact.folder import Artifact
 from undivided.config import SearchConfig
+from undivided.core.ids import BOS, PAD, UNK
+from undivided.data.batches import make_batch
+from undivided.data.subwords import one_line
+from undivided.inference.search import BeamSearch, begin_beam_search, forced_scores, search
 from undivided.look.capture import passed
 from undivided.look.result import USES, Alternative, HeadOff, Look, Use
 from undivided.models import Seq2Seq
-from undivided.search import BeamSearch, begin_beam_search, forced_scores, search
-from undivided.tokens import BOS, PAD, UNK, one_line
+from undivided.nn.attention import Watcher, watch
 
 OTHERS = 3
 """Other words tried at each step."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from undivided.console import InputError
+from undivided.core.errors import InputError
 from undivided.look.html import page
 from undivided.look.picture import View, draw, need_matplotlib
 from undivided.look.result import Look, plain

@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from undivided.attention import seen
+from undivided.nn.attention import seen
 
 
 def additive_weights(query: Tensor, key: Tensor, energy: Tensor, mask: Tensor | None) -> Tensor:

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from undivided.config import ModelConfig
-from undivided.layers import Embedding, Positions
-from undivided.products import linear
+from undivided.nn.backend.products import linear
+from undivided.nn.layers import Embedding, Positions
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from undivided.attention import seen
 from undivided.config import ModelConfig
-from undivided.dropout import Dropout
-from undivided.layers import Positions, initialise_linear
 from undivided.models.alignment import multiplicative_weights
 from undivided.models.contract import Memory, Seq2Seq
+from undivided.nn.attention import seen
+from undivided.nn.dropout import Dropout
+from undivided.nn.layers import Positions, initialise_linear
 
 HALF = math.sqrt(0.5)
 """A sum of two things of variance 1 times this has variance 1."""

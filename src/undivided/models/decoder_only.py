@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from undivided.attention import Cache, self_mask
 from undivided.config import ModelConfig
-from undivided.layers import Embedding, Positions
 from undivided.models.stack import Stack, StackState
 from undivided.models.transformer import initialise_projections
-from undivided.products import linear
+from undivided.nn.attention import Cache, self_mask
+from undivided.nn.backend.products import linear
+from undivided.nn.layers import Embedding, Positions
 
 
 class DecoderOnly(nn.Module):

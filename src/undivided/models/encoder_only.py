@@ -8,12 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from undivided.attention import padding_mask
 from undivided.config import ModelConfig
-from undivided.dropout import Dropout
-from undivided.layers import Embedding, Positions
 from undivided.models.stack import Stack
 from undivided.models.transformer import initialise_projections
+from undivided.nn.attention import padding_mask
+from undivided.nn.dropout import Dropout
+from undivided.nn.layers import Embedding, Positions
 
 
 class EncoderOnly(nn.Module):

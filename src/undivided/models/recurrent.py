@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from undivided.config import ModelConfig
-from undivided.dropout import Dropout
-from undivided.layers import initialise_linear
 from undivided.models.alignment import Alignment
 from undivided.models.cells import CELLS, Recurrence, State
 from undivided.models.contract import Memory, Seq2Seq
+from undivided.nn.dropout import Dropout
+from undivided.nn.layers import initialise_linear
 
 
 def turned(x: Tensor, mask: Tensor | None) -> Tensor:

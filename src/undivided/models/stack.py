@@ -8,9 +8,9 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from undivided.attention import Cache
 from undivided.config import ModelConfig
 from undivided.models.transformer import EncoderLayer
+from undivided.nn.attention import Cache
 
 
 class Stack(nn.Module):

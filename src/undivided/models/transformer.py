@@ -9,10 +9,10 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from undivided.attention import Cache, MultiHeadAttention, padding_mask, self_mask
 from undivided.config import ModelConfig
-from undivided.layers import FeedForward, Positions, Residual, initialise_linear
 from undivided.models.contract import Memory, Seq2Seq
+from undivided.nn.attention import Cache, MultiHeadAttention, padding_mask, self_mask
+from undivided.nn.layers import FeedForward, Positions, Residual, initialise_linear
 
 
 class EncoderLayer(nn.Module):

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from undivided.config import ModelConfig
-from undivided.dropout import Dropout
-from undivided.layers import Positions
 from undivided.models.stack import Stack
 from undivided.models.transformer import initialise_projections
+from undivided.nn.dropout import Dropout
+from undivided.nn.layers import Positions
 
 
 def patches(images: Tensor, side: int) -> Tensor:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from undivided import __version__
-from undivided.tokens import random_bits
+from undivided.core.random import random_bits
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from undivided.config import Recipe
-from undivided.console import Console, InputError
-from undivided.prepare import prepare_recipe
-from undivided.settings import Values, as_values
-from undivided.train import Stopped, train
+from undivided.config.settings import Values, as_values
+from undivided.core.console import Console
+from undivided.core.errors import InputError
+from undivided.training.loop import Stopped, train
+from undivided.training.prepare import prepare_recipe
 
 
 def trained(values: Values, console: Console) -> Path:

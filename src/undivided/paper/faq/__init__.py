@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from undivided.console import Console, InputError
+from undivided.core.console import Console
+from undivided.core.errors import InputError
 from undivided.look.picture import need_matplotlib
 from undivided.paper.faq.decoding import LENGTHS, PARALLEL, SHIFTED_RIGHT
 from undivided.paper.faq.depth import NON_LINEARITY

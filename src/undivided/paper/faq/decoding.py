@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from undivided.attention import watch
 from undivided.config import ModelConfig, SearchConfig
+from undivided.core.ids import EOS
+from undivided.inference.search import search
 from undivided.models import Transformer, make_model
+from undivided.nn.attention import watch
 from undivided.paper.faq.picture import BLUE, GREEN, ORANGE, heat
 from undivided.paper.faq.question import Answer, Question, tiny
 from undivided.paper.faq.trial import FIRST_WORD, sentences, taught_twice, twice
-from undivided.paper.kinds import KINDS, Shape
-from undivided.paper.measure import chain_length, clocked
-from undivided.search import search
-from undivided.tokens import EOS
+from undivided.paper.table1.layers import KINDS, Shape
+from undivided.paper.table1.measure import chain_length, clocked
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

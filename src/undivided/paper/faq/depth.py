@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from undivided.attention import MultiHeadAttention, watch
 from undivided.config import ModelConfig
-from undivided.layers import FeedForward
+from undivided.nn.attention import MultiHeadAttention, watch
+from undivided.nn.layers import FeedForward
 from undivided.paper.faq.picture import BLUE, GREEN, ORANGE
 from undivided.paper.faq.question import Answer, Question, spread, tiny
 from undivided.paper.faq.trial import WORDS, Tagger, accuracy, learn, previous

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from undivided.attention import MultiHeadAttention
 from undivided.config import ModelConfig
-from undivided.layers import initialise_linear
 from undivided.models.cells import Recurrence
+from undivided.nn.attention import MultiHeadAttention
+from undivided.nn.layers import initialise_linear
 from undivided.paper.faq.picture import BLACK, BLUE, GREEN, ORANGE, YELLOW
 from undivided.paper.faq.question import Answer, Question, power
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from undivided.attention import causal_mask, padding_mask
 from undivided.config import ModelConfig
-from undivided.layers import initialise_linear
 from undivided.models.transformer import EncoderLayer
+from undivided.nn.attention import causal_mask, padding_mask
+from undivided.nn.layers import initialise_linear
 from undivided.paper.faq.picture import BLUE, ORANGE, banded
 from undivided.paper.faq.question import Answer, Question, spread, tiny
 

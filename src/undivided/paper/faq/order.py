@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from undivided.config import ModelConfig
-from undivided.layers import Positions
 from undivided.models import make_model
+from undivided.nn.layers import Positions
 from undivided.paper.faq.picture import BLACK, BLUE, GREEN, ORANGE, PINK, banded
 from undivided.paper.faq.question import Answer, Question, spread, tiny
 from undivided.paper.faq.trial import Tagger, accuracy, learn, previous

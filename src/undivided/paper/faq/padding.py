@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from undivided.attention import watch
-from undivided.batches import budget_bounds, padded
 from undivided.config import ModelConfig
+from undivided.data.batches import budget_bounds, padded
 from undivided.models import Transformer
+from undivided.nn.attention import watch
 from undivided.paper.faq.picture import BLUE, ORANGE, heat
 from undivided.paper.faq.question import Answer, Question, tiny
-from undivided.paper.measure import clocked
+from undivided.paper.table1.measure import clocked
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

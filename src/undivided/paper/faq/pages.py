@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from undivided.files import read_json
+from undivided.core.files import read_json
 from undivided.paper import report
 from undivided.paper.faq.question import Answer
 

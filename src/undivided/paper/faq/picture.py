@@ -7,7 +7,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from undivided.files import write_whole
+from undivided.core.files import write_whole
 from undivided.paper.faq.question import Question
 from undivided.paper.report import COLOURS
 

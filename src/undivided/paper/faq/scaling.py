@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from undivided.attention import attention
 from undivided.config import ModelConfig
-from undivided.layers import Embedding, sinusoids
 from undivided.models import make_model
+from undivided.nn.attention import attention
+from undivided.nn.layers import Embedding, sinusoids
 from undivided.paper.faq.picture import BLUE, GREEN, ORANGE
 from undivided.paper.faq.question import Answer, Question, power
 

@@ -9,12 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from undivided.batches import Batch, make_batch
 from undivided.config import ModelConfig
-from undivided.layers import Embedding, Positions, initialise_linear
+from undivided.core.ids import EOS
+from undivided.data.batches import Batch, make_batch
 from undivided.models import Transformer
 from undivided.models.transformer import EncoderLayer
-from undivided.tokens import EOS
+from undivided.nn.layers import Embedding, Positions, initialise_linear
 
 WORDS = 8
 """Size of the made-up language that taggers read."""

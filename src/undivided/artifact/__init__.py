@@ -1,0 +1,1 @@
+"""The model folder: written by training, read by everything else."""

@@ -1,0 +1,105 @@
+"""The weights of a model: read, checked against what they are for, written."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from undivided.config import ModelConfig
+from undivided.core.errors import InputError
+
+Shapes = dict[str, tuple[int, ...]]
+Model = TypeVar("Model", bound=nn.Module)
+
+
+def weights(model: nn.Module) -> dict[str, Tensor]:
+    """Every weight once, also where it is tied, in memory of its own."""
+    return {name: parameter.detach().contiguous() for name, parameter in model.named_parameters()}
+
+
+def fill(model: nn.Module, tensors: dict[str, Tensor], origin: str) -> None:
+    """Copy weights into a model; all that does not fit is named."""
+    parameters = dict(model.named_parameters())
+    check_fit(shapes_of(parameters), shapes_of(tensors), origin)
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            parameter.copy_(tensors[name])
+
+
+def shapes_of(tensors: Mapping[str, Tensor]) -> Shapes:
+    """Of each tensor its shape."""
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+
+
+def check_fit(wanted: Shapes, found: Shapes, origin: str) -> None:
+    """An error that names what is missing, too much, or of another shape."""
+    faults = [f"{name} is missing" for name in wanted.keys() - found.keys()]
+    faults += [f"{name} is not of this model" for name in found.keys() - wanted.keys()]
+    for name in wanted.keys() & found.keys():
+        if wanted[name] != found[name]:
+            faults.append(f"{name} has shape {found[name]}, expected {wanted[name]}")
+    if faults:
+        raise InputError(f"{origin}: the weights do not fit the config: {'; '.join(sorted(faults)[:5])}")
+
+
+def check_weights(config: ModelConfig, make: Callable[[], nn.Module], path: Path) -> None:
+    """Compare a config with the weights it came with before any memory is taken: a config may claim any size."""
+    try:
+        with safe_open(path, "pt") as stored:
+            found: Shapes = {name: tuple(stored.get_slice(name).get_shape()) for name in stored.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path}: damaged, it cannot be read as safetensors: {error}") from None
+    layers = sum(value for name, value in dataclasses.asdict(config).items() if name.endswith("layers"))
+    if layers > len(found):
+        raise InputError(f"{path}: the config has {layers:,} layers, but there are only {len(found):,} tensors")
+    try:
+        with torch.device("meta"), _NoChance():
+            wanted = shapes_of(dict(make().named_parameters()))
+    except (RuntimeError, ValueError, TypeError, OverflowError, MemoryError) as error:
+        raise InputError(f"{path.with_name('config.json')}: describes no model that can be built: {error}") from None
+    check_fit(wanted, found, str(path))
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """A safetensors file, or a clear error."""
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path}: damaged, it cannot be read as safetensors: {error}") from None
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
+    """A safetensors file; the library's own error for a full disk becomes an OSError like all others."""
+    try:
+        save_file({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, path)
+    except SafetensorError as error:
+        full = "No space left" in str(error) or "code: 28" in str(error)
+        raise OSError(errno.ENOSPC if full else errno.EIO, str(error), str(path)) from None
+
+
+def filled(config: ModelConfig, make: Callable[[], Model], folder: Path, device: torch.device | None) -> Model:
+    """A model with the weights of a folder, which are looked at before any memory is taken."""
+    path = folder / "model.safetensors"
+    check_weights(config, make, path)
+    with _NoChance():
+        model = make()
+    fill(model, read_tensors(path), str(path))
+    model.eval()
+    return model.to(device) if device is not None else model
+
+
+class _NoChance(TorchFunctionMode):
+    """Within, no random number is drawn for weights, which takes long in a large model: they are about to be read."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        drawn = func in (Tensor.uniform_, Tensor.normal_)
+        return args[0] if drawn else func(*args, **(kwargs or {}))

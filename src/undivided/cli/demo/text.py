@@ -1,0 +1,264 @@
+"""The demo's corpus: real text from Debian's or Python's packages, aligned, cleaned and split."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from undivided.core.console import Console, plural
+from undivided.core.errors import InputError
+
+TARGETS = {"de": r"[^\W\d_]", "fr": r"[^\W\d_]", "ko": "[가-힣]"}
+"""The languages that English is translated into, and what a translated text must hold: much of the Korean is still English."""
+
+HELD_OUT = 500
+ENOUGH_PAIRS = 5 * HELD_OUT
+WORDS = range(3, 26)
+"""How many words a sentence has that is worth learning from here: neither a label nor a paragraph."""
+
+MOST_BYTES = 8 << 20
+"""Bytes of the largest file in a package that is read; the real ones have a few hundred thousand."""
+
+TextPair = tuple[str, str]
+
+
+def prepare_corpus(pair: str, folder: Path, console: Console) -> None:
+    """Fetch and split a corpus, once: the folder appears whole or not at all."""
+    if folder.is_dir():
+        console.say(f"{folder}: the corpus is there already")
+        return
+    source, target = pair.split("-")
+    parts = split(fetch_pairs(target, console))
+    building = folder.with_name(f"{folder.name}.building")
+    building.mkdir(parents=True, exist_ok=True)
+    for name, pairs in parts.items():
+        for side, lang in enumerate((source, target)):
+            text = "".join(f"{each[side]}\n" for each in pairs)
+            (building / f"{name}.{lang}").write_text(text, encoding="utf-8", newline="\n")
+    building.rename(folder)
+    counts = ", ".join(f"{len(pairs):,} {name}" for name, pairs in parts.items())
+    console.say(f"{folder}: {counts} sentence pairs")
+
+
+class Unavailable(Exception):
+    """A source of text that cannot be had here, and why."""
+
+
+def fetch_pairs(target: str, console: Console) -> list[TextPair]:
+    """Sentence pairs from the first source that can be had."""
+    reasons = []
+    for fetch in (libreoffice_help, home_assistant):
+        try:
+            with TemporaryDirectory(prefix="undivided-demo-") as scratch:
+                pairs = clean(fetch(target, Path(scratch), console), target)
+            if len(pairs) < ENOUGH_PAIRS:
+                raise Unavailable(f"it holds only {plural(len(pairs), 'usable sentence pair')}")
+            return pairs
+        except Unavailable as reason:
+            console.warn(f"{fetch.__name__.replace('_', ' ')} cannot be had: {reason}")
+            reasons.append(f"{fetch.__name__}: {reason}")
+    raise InputError(
+        "the demo found no text to learn from; it needs the network once, for apt-get or pip:\n  - "
+        + "\n  - ".join(reasons)
+        + "\nWith two files of your own: undivided train --train SOURCE TARGET --out DIR"
+    )
+
+
+def libreoffice_help(target: str, scratch: Path, console: Console) -> Iterator[TextPair]:
+    """The help pages of an office suite, from Debian's packages (MPL-2.0): paragraphs of the same page and id."""
+    if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
+        raise Unavailable("there is no apt-get on this machine")
+    packages = ["libreoffice-help-en-us", f"libreoffice-help-{target}"]
+    console.say(f"downloading {' and '.join(packages)} with apt-get …")
+    try:
+        run(["apt-get", "download", *packages], scratch)
+    except Unavailable:
+        # Package lists that are missing or out of date are the usual cause; only root may renew them.
+        if os.geteuid():
+            raise
+        console.say("renewing the package lists with apt-get update …")
+        run(["apt-get", "update"], scratch)
+        run(["apt-get", "download", *packages], scratch)
+    for package in sorted(scratch.glob("*.deb")):
+        run(["dpkg-deb", "-x", f"./{package.name}", "."], scratch)
+    console.say("aligning the paragraphs of the help pages …")
+    theirs = help_paragraphs(scratch, target)
+    for place, text in help_paragraphs(scratch, "en-US").items():
+        if place in theirs:
+            yield text, theirs[place]
+
+
+def help_paragraphs(root: Path, lang: str) -> dict[tuple[str, str, int], str]:
+    """The paragraphs of a language's help pages by page, id, and how often the id came before on that page."""
+    found = {}
+    for folder in root.glob(f"**/help/{lang}/text"):
+        for page in sorted(folder.rglob("*.html")):
+            # A link in a package may lead anywhere on this machine.
+            if not page.resolve().is_relative_to(root.resolve()) or not page.is_file() or page.stat().st_size > MOST_BYTES:
+                continue
+            seen: Counter[str] = Counter()
+            for name, text in paragraphs(page.read_text(encoding="utf-8", errors="replace")):
+                found[str(page.relative_to(folder)), name, seen[name]] = text
+                seen[name] += 1
+    return found
+
+
+def paragraphs(html: str) -> list[TextPair]:
+    """The paragraphs and headings of a help page as (id, plain text)."""
+    page = HelpPage()
+    page.feed(html)
+    page.close()
+    return page.found
+
+
+class HelpPage(HTMLParser):
+    """Collects the text of elements whose id marks them as translated."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.found: list[TextPair] = []
+        self._open = self._id = ""
+        self._text: list[str] = []
+        self._hidden = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Begin a paragraph; inside one, notice what is not to be read."""
+        given = {name: value or "" for name, value in attrs}
+        if given.get("id", "").startswith(("par_id", "hd_id")):
+            self._open, self._id, self._text, self._hidden = tag, given["id"], [], 0
+        elif tag == "br":
+            self._text.append(" ")
+        elif tag == "span" and (self._hidden or ("hidden" in given and given.get("class"))):
+            # Of the wordings for several systems only one is read: the default, which has no class.
+            self._hidden += 1
+
+    def handle_endtag(self, tag: str) -> None:
+        """End a hidden part or the paragraph."""
+        if tag == "span" and self._hidden:
+            self._hidden -= 1
+        elif tag == self._open:
+            self.found.append((self._id, " ".join("".join(self._text).split())))
+            self._open = ""
+
+    def handle_data(self, data: str) -> None:
+        """Keep what is visible."""
+        if self._open and not self._hidden:
+            self._text.append(data)
+
+
+def home_assistant(target: str, scratch: Path, console: Console) -> Iterator[TextPair]:
+    """The messages of a home automation system, from its Python packages (Apache-2.0): texts of the same key."""
+    packages = ["homeassistant", "home-assistant-frontend"]
+    console.say(f"downloading {' and '.join(packages)} with pip, about 120 MB …")
+    pip = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:"]
+    run([*pip, *packages], scratch)
+    for wheel in sorted(scratch.glob("*.whl")):
+        theirs = messages(wheel, target)
+        for key, text in messages(wheel, "en").items():
+            # A text that still refers to another key has no wording of its own.
+            if key in theirs and "[%key:" not in text + theirs[key]:
+                yield text, theirs[key]
+
+
+def messages(wheel: Path, lang: str) -> dict[tuple[str, ...], str]:
+    """The texts of a language in a package, by the file without its language and the keys inside it. Nothing is unpacked."""
+    found: dict[tuple[str, ...], str] = {}
+    try:
+        with zipfile.ZipFile(wheel) as package:
+            for member in package.infolist():
+                place = place_of(member.filename, lang)
+                # zipfile gives no more bytes than a member declares.
+                if place and member.file_size <= MOST_BYTES:
+                    found |= flattened(json.loads(package.read(member)), (place,))
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, ValueError, RuntimeError, RecursionError) as error:
+        raise Unavailable(f"{wheel.name} is damaged: {error}") from None
+    return found
+
+
+def place_of(name: str, lang: str) -> str:
+    """The name of a file of translations without its language and digest; nothing for other files.
+
+    `a/translations/de.json` → `a/translations/`, `translations/login/de-0123456789abcdef.json` → `translations/login/`
+    """
+    _, found, rest = name.rpartition("translations/")
+    if not found or not rest.endswith(".json"):
+        return ""
+    stem, dash, hexadecimal = rest.removesuffix(".json").rpartition("-")
+    if not (dash and len(hexadecimal) >= 16 and set(hexadecimal) <= set("0123456789abcdef")):
+        stem = rest.removesuffix(".json")
+    before = stem.removesuffix(lang)
+    return name[: len(name) - len(rest)] + before if stem != before and before[-1:] in ("", "/", ".") else ""
+
+
+def flattened(value: object, keys: tuple[str, ...] = ()) -> dict[tuple[str, ...], str]:
+    """Nested objects as one, with the path of keys to each text."""
+    if isinstance(value, dict):
+        return {path: text for key, inner in value.items() for path, text in flattened(inner, (*keys, key)).items()}
+    return {keys: " ".join(value.split())} if isinstance(value, str) else {}
+
+
+def run(command: list[str], folder: Path) -> None:
+    """Run another program in a folder; `Unavailable` with its last words if it fails."""
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=900, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Unavailable(str(error)) from None
+    if done.returncode:
+        words = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+        raise Unavailable(words[-1].strip() if words else f"{command[0]} failed with code {done.returncode}")
+
+
+SENTENCE_BREAK = re.compile(r"(?:(?<=[^\s.][^\s.][.!?])|(?<=[»)\]][.!?]))\s+(?=[\"“„«(]?\s?[^\W\d_a-zß-ÿ])")
+"""The space after a full stop that ends a word of two letters or more (not `z. B.`), before a letter that is not small."""
+
+
+def sentence_pairs(source: str, target: str) -> list[TextPair]:
+    """Sentences side by side where both texts have as many, else the two texts whole."""
+    sources, targets = SENTENCE_BREAK.split(source), SENTENCE_BREAK.split(target)
+    return list(zip(sources, targets, strict=True)) if len(sources) == len(targets) else [(source, target)]
+
+
+def clean(texts: Iterable[TextPair], target_lang: str) -> list[TextPair]:
+    """Usable sentence pairs, each source once."""
+    found: dict[str, str] = {}
+    for text in texts:
+        for source, target in sentence_pairs(*text):
+            if source not in found and usable(source, target, target_lang):
+                found[source] = target
+    return list(found.items())
+
+
+def usable(source: str, target: str, target_lang: str) -> bool:
+    """Whether a pair is a sentence and its translation, not a formula, as far as lengths and letters tell."""
+    return (
+        source != target
+        and len(source.split()) in WORDS
+        and len(target.split()) < 2 * WORDS.stop
+        and 0.2 <= len(target) / len(source) <= 3.0
+        and sum(each.isalpha() or each == " " for each in source) > 0.8 * len(source)
+        and bool(re.search(TARGETS[target_lang], target))
+    )
+
+
+def split(pairs: list[TextPair]) -> dict[str, list[TextPair]]:
+    """Train, valid and test, without a text in common on either side; the same whenever and wherever it is done."""
+    sources, targets = (Counter(each[side] for each in pairs) for side in (0, 1))
+    alone = [each for each in pairs if sources[each[0]] == targets[each[1]] == 1]
+    # Ranked by a digest, the choice is fair, needs no seed, and hardly changes when a release of the corpus does.
+    ranked = sorted(alone, key=lambda each: hashlib.sha256("\n".join(each).encode()).digest())
+    size = min(HELD_OUT, len(pairs) // 10)
+    valid, test = ranked[:size], ranked[-size:]
+    held_out = {*test, *valid}
+    return {"train": [each for each in pairs if each not in held_out], "valid": valid, "test": test}

@@ -1,0 +1,132 @@
+"""What a person sees while a command works: errors with an exit code, lines and progress on stderr."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from typing import TextIO
+
+COMMANDS_A_TERMINAL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+"""Control characters but tab and newline, line and paragraph separators, bidirectional embeddings, overrides and isolates,
+lone surrogates. Marks of direction and joiners stay: they are part of writing and command nothing."""
+
+
+def visible(text: str) -> str:
+    """A text for people whose terminal must not obey it: what would command a terminal is spelled out, such as `\\x1b`."""
+    return COMMANDS_A_TERMINAL.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 line`, `2,000 lines`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def duration(seconds: float) -> str:
+    """`42 s`, `3:05 min`, `2:03 h`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02d} min"
+    return f"{whole // 3600}:{whole % 3600 // 60:02d} h"
+
+
+class Console:
+    """Lines for people on stderr; on a terminal also one status line that is rewritten in place.
+
+    What a line quotes, a file name or a text, may come from anybody: it reaches no terminal but made `visible`.
+    """
+
+    def __init__(self, quiet: bool = False, stream: TextIO | None = None) -> None:
+        self.quiet = quiet
+        self.stream = stream if stream is not None else sys.stderr
+        self.live = not quiet and self.stream.isatty() and os.environ.get("TERM") != "dumb"
+        self.colour = self.live and not os.environ.get("NO_COLOR")
+        self._status_shown = False
+        self._last_status = 0.0
+
+    def say(self, text: str) -> None:
+        """Print one line (or several) and keep it."""
+        if not self.quiet:
+            self._write(visible(text))
+
+    def warn(self, text: str) -> None:
+        """Print a line that stays visible even with `--quiet`."""
+        self._write(f"\x1b[33m{visible(text)}\x1b[0m" if self.colour else visible(text))
+
+    def status(self, text: str, every: float = 0.1) -> None:
+        """Rewrite the status line on a terminal; say nothing elsewhere."""
+        now = time.monotonic()
+        if not self.live or now - self._last_status < every:
+            return
+        self._last_status = now
+        width = os.get_terminal_size(self.stream.fileno()).columns if self.stream.isatty() else 80
+        self.stream.write("\r\x1b[2K" + visible(text).replace("\n", " ")[: width - 1])
+        self.stream.flush()
+        self._status_shown = True
+
+    def clear(self) -> None:
+        """Take the status line away."""
+        if self._status_shown:
+            self.stream.write("\r\x1b[2K")
+            self.stream.flush()
+            self._status_shown = False
+
+    def _write(self, text: str) -> None:
+        self.clear()
+        print(text, file=self.stream, flush=True)
+
+
+class Remarks:
+    """Remarks on single lines of a file: the first are told, the others counted and told of at the end."""
+
+    MOST = 50
+
+    def __init__(self, console: Console) -> None:
+        self.console, self.told, self.more = console, 0, 0
+
+    def add(self, text: str) -> None:
+        """Tell a remark, or count it."""
+        if self.told < self.MOST:
+            self.told += 1
+            self.console.warn(text)
+        else:
+            self.more += 1
+
+    def close(self) -> None:
+        """Tell how many were only counted."""
+        if self.more:
+            self.console.warn(f"and {plural(self.more, 'more remark')} of these kinds")
+        self.more = 0
+
+
+class Progress:
+    """How far a counted job is, with its rate and the time that is left."""
+
+    def __init__(self, console: Console, what: str, total: int | None, plain_every: float = 10.0, before: int = 0) -> None:
+        self.console, self.what, self.total, self.plain_every = console, what, total, plain_every
+        self.done = self.before = before
+        self.started = self._last_plain = time.monotonic()
+
+    def advance(self, count: int) -> None:
+        """Count work done (less than none: lost again) and show it: on the status line, or now and then as a plain line."""
+        self.done += count
+        now = time.monotonic()
+        if self.console.live:
+            self.console.status(self.line(now))
+        elif now - self._last_plain >= self.plain_every:
+            self._last_plain = now
+            self.console.say(self.line(now))
+
+    def line(self, now: float) -> str:
+        """`translating: 1,200 of 5,000 lines, 60/s, 1:03 min left`."""
+        rate = (self.done - self.before) / max(now - self.started, 1e-9)
+        text = f"{self.what}: {self.done:,}"
+        if self.total is not None:
+            text += f" of {self.total:,}"
+        text += f", {rate:,.0f}/s"
+        if self.total is not None and rate > 0:
+            text += f", {duration((self.total - self.done) / rate)} left"
+        return text

@@ -1,0 +1,7 @@
+"""The special ids of every vocabulary."""
+
+PAD, UNK, BOS, EOS = 0, 1, 2, 3
+"""`<pad> <unk> <s> </s>`: fixed ids. `<s>` starts the decoder, `</s>` ends both sides.
+
+Hugging Face Marian and CTranslate2 take all four from their configuration, so any fixed choice can be carried there.
+"""

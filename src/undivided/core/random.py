@@ -1,0 +1,20 @@
+"""Random bits as a function of a key: the same on every machine, in every process, in any order."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+
+def random_bits(count: int, *key: int) -> np.ndarray:
+    """`count` random 64-bit numbers that are a function of the key alone, on every machine and release."""
+    seed = hashlib.sha256(repr(key).encode()).digest()
+    return np.random.Philox(key=np.frombuffer(seed[:16], dtype=np.uint64)).random_raw(count)
+
+
+def stirred(numbers: np.ndarray) -> np.ndarray:
+    """Random 64-bit numbers, each a function of the one given: neighbours come out unrelated."""
+    result = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    result = (result ^ (result >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return result ^ (result >> np.uint64(31))

@@ -1,0 +1,1 @@
+"""Text and images on disk → batches of ids: corpora, subwords, token store, batches."""

@@ -1,0 +1,122 @@
+"""Images and labels in files: read as IDX, the format of MNIST, or one by one; written as PNG."""
+
+from __future__ import annotations
+
+import math
+import struct
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from undivided.core.console import plural
+from undivided.core.errors import InputError
+from undivided.core.files import write_whole
+from undivided.data.corpus import byte_lines, open_bytes
+
+MOST_VALUES = 1 << 30
+"""Bytes of the largest IDX file that is read: twenty times the training images of MNIST."""
+
+
+def is_idx(path: str | Path) -> bool:
+    """Whether a file begins as IDX of bytes does; compressed ones are looked into."""
+    with open_bytes(path) as stream:
+        return stream.read(3) == b"\0\0\x08"
+
+
+def read_idx(path: str | Path) -> np.ndarray:
+    """The array of an IDX file: bytes, with as many dimensions as it says."""
+    try:
+        with open_bytes(path) as stream:
+            head = stream.read(4)
+            if len(head) < 4 or head[:3] != b"\0\0\x08":
+                raise InputError(f"{path}: not an IDX file of bytes (it does not begin with 00 00 08)")
+            shape = struct.unpack(f">{head[3]}I", stream.read(4 * head[3]))
+            size = math.prod(shape)
+            if size > MOST_VALUES:
+                raise InputError(f"{path}: damaged or far too large: it claims {size:,} values")
+            content = stream.read(size + 1)
+    except (struct.error, EOFError, OSError, zlib.error) as error:
+        raise InputError(f"{path}: damaged: {error}") from None
+    if len(content) != size:
+        raise InputError(f"{path}: damaged: {size:,} values were announced, {len(content):,} or more are there")
+    return np.frombuffer(content, dtype=np.uint8).reshape(shape)
+
+
+def write_idx(path: str | Path, values: np.ndarray) -> None:
+    """Bytes of any shape as an IDX file: images `N Y X` (grey) or `N Y X C`, labels `N`."""
+    head = struct.pack(f">4B{values.ndim}I", 0, 0, 8, values.ndim, *values.shape)
+    write_whole(Path(path), head + np.ascontiguousarray(values, dtype=np.uint8).tobytes())
+
+
+def read_images(path: str | Path) -> np.ndarray:
+    """Images `N C Y X` as bytes: an IDX file of grey `N Y X` or coloured `N Y X C`, or one picture (needs Pillow)."""
+    if Path(path).suffix.lower() in (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp"):
+        return _read_picture(path)
+    values = read_idx(path)
+    if values.ndim not in (3, 4):
+        raise InputError(f"{path}: images have 3 dimensions, or 4 with colours, not {values.ndim}")
+    return values[:, None] if values.ndim == 3 else values.transpose(0, 3, 1, 2)
+
+
+def _read_picture(path: str | Path) -> np.ndarray:
+    try:
+        from PIL import Image, UnidentifiedImageError
+    except ImportError:
+        raise InputError(f"{path}: reading pictures needs an extra: pip install 'undivided[vision]'; IDX files need none") from None
+    try:
+        with Image.open(path) as picture:
+            if picture.width * picture.height > 1 << 24:
+                raise InputError(f"{path}: {picture.width} × {picture.height} pixels are far more than any model here takes")
+            grey = picture.mode in ("1", "L", "LA", "I;16")
+            values = np.asarray(picture.convert("L" if grey else "RGB"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except (UnidentifiedImageError, OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read as a picture: {error}") from None
+    return values[None, None] if grey else values.transpose(2, 0, 1)[None]
+
+
+def read_labels(path: str | Path, classes: Sequence[str]) -> list[str]:
+    """One name for each image: the lines of a text file, or the numbers of an IDX file, as places in a list of classes."""
+    if not is_idx(path):
+        try:
+            return [line.decode("utf-8").strip() for line in byte_lines(path)]
+        except UnicodeDecodeError:
+            raise InputError(f"{path}: neither IDX nor UTF-8 text, so it holds no labels") from None
+    numbers = read_idx(path)
+    if numbers.ndim != 1:
+        raise InputError(f"{path}: labels have one dimension, not {numbers.ndim}")
+    return [classes[number] if number < len(classes) else str(number) for number in numbers.tolist()]
+
+
+def read_labelled(images: str, labels: str, classes: Sequence[str]) -> tuple[np.ndarray, list[str]]:
+    """Images with their names; an error where they are not as many."""
+    values, names = read_images(images), read_labels(labels, classes)
+    if len(values) != len(names):
+        raise InputError(f"{images} holds {plural(len(values), 'image')}, but {labels} {plural(len(names), 'label')}")
+    return values, names
+
+
+def png(image: np.ndarray) -> bytes:
+    """A picture `Y X` of grey or `Y X 3` of coloured bytes as PNG."""
+    height, width = image.shape[:2]
+    rows = np.ascontiguousarray(image, dtype=np.uint8).reshape(height, -1)
+    filtered = np.hstack([np.zeros((height, 1), dtype=np.uint8), rows])
+    kind = struct.pack(">2I5B", width, height, 8, 0 if image.ndim == 2 else 2, 0, 0, 0)
+    chunks = [(b"IHDR", kind), (b"IDAT", zlib.compress(filtered.tobytes(), 9)), (b"IEND", b"")]
+    parts = [struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in chunks]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+def contact_sheet(images: np.ndarray, columns: int, scale: int, gap: int = 2) -> np.ndarray:
+    """Pictures `N Y X` side by side in rows, each enlarged, grey between them."""
+    large = images.repeat(scale, axis=1).repeat(scale, axis=2)
+    rows = -(-len(large) // columns)
+    height, width = large.shape[1] + gap, large.shape[2] + gap
+    sheet = np.full((rows * height + gap, columns * width + gap), 96, dtype=np.uint8)
+    for number, image in enumerate(large):
+        top, left = gap + number // columns * height, gap + number % columns * width
+        sheet[top : top + image.shape[0], left : left + image.shape[1]] = image
+    return sheet

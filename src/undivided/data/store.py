@@ -1,0 +1,202 @@
+"""Pairs of text → ids on disk, built once, read through memory maps. [paper 5.1]"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from undivided.config import CorpusFiles, DataConfig, TokensConfig
+from undivided.core.errors import InputError
+from undivided.core.files import digest, read_json
+from undivided.core.random import random_bits, stirred
+from undivided.data.corpus import Findings, Pair, name_of, read_pairs
+from undivided.data.subwords import Tokenizer
+
+STORE_VERSION = 1
+
+
+class Store:
+    """Token ids of corpora on disk, read through memory maps: its size does not matter to memory."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        facts = read_json(folder / "store.json")
+        if facts["dtype"] not in ("uint16", "uint32"):
+            raise InputError(f"{folder}: store.json is damaged: its ids are of type {facts['dtype']!r}")
+        self.corpora: list[int] = facts["corpora"]
+        self.weights: list[float] = facts["weights"]
+        self.over_length: list[int] = facts["over_length"]
+        self.findings = [Findings(**entry) for entry in facts["findings"]]
+        self._ids = [np.memmap(folder / f"{side}.ids", dtype=facts["dtype"], mode="r") for side in ("src", "tgt")]
+        self._ends = [np.memmap(folder / f"{side}.ends", dtype=np.int64, mode="r") for side in ("src", "tgt")]
+        for ids, ends in zip(self._ids, self._ends, strict=True):
+            if len(ends) != len(self) + 1 or len(ids) != ends[-1]:
+                raise InputError(f"{folder}: damaged: store.json, the ids and their ends do not fit together")
+
+    def __len__(self) -> int:
+        return sum(self.corpora)
+
+    def draws(self, places: np.ndarray, epoch: int) -> np.ndarray:
+        """What some pairs are called in an epoch: the same in all."""
+        return places
+
+    def lengths(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Source and target lengths of some pairs."""
+        source, target = (ends[places + 1] - ends[places] for ends in self._ends)
+        return source, target
+
+    def rows(self, side: int, places: np.ndarray) -> list[np.ndarray]:
+        """The ids of some pairs on one side (0 source, 1 target)."""
+        ids, ends = self._ids[side], self._ends[side]
+        return [np.asarray(ids[start:end]) for start, end in zip(ends[places], ends[places + 1], strict=True)]
+
+    @property
+    def target_tokens(self) -> int:
+        """Target tokens of all pairs, `</s>` included."""
+        return int(self._ends[1][-1])
+
+
+class SampledStore:
+    """A store whose texts are segmented anew in every epoch, a function of (seed, epoch, pair) alone: subword sampling.
+
+    What it numbers are draws: the pairs of epoch 0, then those of epoch 1, and so on. So the lengths that batches are
+    made by are those of the very subwords that they will hold.
+    """
+
+    def __init__(self, store: Store, tokenizer: Tokenizer, config: TokensConfig, seed: int) -> None:
+        self.store, self.config = store, config
+        self.corpora, self.weights = store.corpora, store.weights
+        self._subwords = tokenizer.source, tokenizer.target
+        self._seeds = [random_bits(1, seed, side) for side in range(2)]
+
+    def __len__(self) -> int:
+        return len(self.store)
+
+    def draws(self, places: np.ndarray, epoch: int) -> np.ndarray:
+        """What some pairs are called in an epoch."""
+        return places + epoch * len(self)
+
+    def lengths(self, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Source and target lengths of some draws."""
+        source, target = (np.array([len(row) for row in self.rows(side, draws)]) for side in range(2))
+        return source, target
+
+    def rows(self, side: int, draws: np.ndarray) -> list[list[int]]:
+        """The ids of some draws on one side (0 source, 1 target)."""
+        rows = [row.tolist() for row in self.store.rows(side, draws % len(self))]
+        return self._subwords[side].sample(rows, self.config, stirred(draws.astype(np.uint64) + self._seeds[side]))
+
+
+def store_key(corpora: Sequence[CorpusFiles], tokenizer: Tokenizer, config: DataConfig) -> str:
+    """A name that changes with anything that would change the ids."""
+    facts = {
+        "version": STORE_VERSION,
+        "files": [[digest(path) for path in (files.source, files.target) if path] for files in corpora],
+        "weights": [files.weight for files in corpora],
+        "models": [hashlib.sha256(side.model).hexdigest() for side in (tokenizer.source, tokenizer.target)],
+        "limits": [config.max_chars, config.max_length, config.on_bad_line],
+    }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def open_store(
+    parent: Path,
+    corpora: Sequence[CorpusFiles],
+    tokenizer: Tokenizer,
+    config: DataConfig,
+    advance: Callable[[int], None] = lambda count: None,
+) -> Store:
+    """The token store of some corpora: the one that is there if nothing changed and it is whole, else built anew."""
+    folder = parent / f"store-{store_key(corpora, tokenizer, config)}"
+    with suppress(InputError, OSError, ValueError, KeyError, TypeError):
+        return Store(folder)
+    building = parent / f"{folder.name}.{os.getpid()}.building"
+    shutil.rmtree(building, ignore_errors=True)
+    building.mkdir(parents=True)
+    try:
+        _build(building, corpora, tokenizer, config, advance)
+        shutil.rmtree(folder, ignore_errors=True)
+        building.rename(folder)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    return Store(folder)
+
+
+def _build(
+    folder: Path,
+    corpora: Sequence[CorpusFiles],
+    tokenizer: Tokenizer,
+    config: DataConfig,
+    advance: Callable[[int], None],
+) -> None:
+    small = max(len(tokenizer.source), len(tokenizer.target)) <= 1 << 16
+    dtype = np.dtype(np.uint16 if small else np.uint32)
+    counts, over_length, findings = [], [], []
+    with _SideWriter(folder / "src", dtype) as src, _SideWriter(folder / "tgt", dtype) as tgt:
+        for files in corpora:
+            before, found, over = len(src), Findings(name_of(files)), 0
+            for chunk in chunks(read_pairs(files, config, found), 20_000):
+                sources = tokenizer.source.encode_corpus([pair.source for pair in chunk], dtype, os.cpu_count() or 1)
+                targets = tokenizer.target.encode_corpus([pair.target for pair in chunk], dtype, os.cpu_count() or 1)
+                most = config.max_length * dtype.itemsize
+                fits = [max(len(s), len(t)) <= most for s, t in zip(sources, targets, strict=True)]
+                over += fits.count(False)
+                src.add(row for row, fit in zip(sources, fits, strict=True) if fit)
+                tgt.add(row for row, fit in zip(targets, fits, strict=True) if fit)
+                advance(len(chunk))
+            counts.append(len(src) - before)
+            over_length.append(over)
+            findings.append(asdict(found))
+    if not sum(counts):
+        raise InputError(
+            f"every pair has more than {config.max_length} subwords on a side; raise data.max_length or split the lines"
+        )
+    facts = {"dtype": dtype.name, "corpora": counts, "weights": [files.weight for files in corpora]}
+    facts |= {"over_length": over_length, "findings": findings}
+    (folder / "store.json").write_text(json.dumps(facts))
+
+
+def chunks(pairs: Iterable[Pair], size: int) -> Iterator[list[Pair]]:
+    """Lists of at most `size` pairs."""
+    iterator = iter(pairs)
+    while chunk := list(islice(iterator, size)):
+        yield chunk
+
+
+class _SideWriter:
+    """Writes the ids of one side and where each row ends."""
+
+    def __init__(self, stem: Path, dtype: np.dtype) -> None:
+        self._dtype = dtype
+        self._ids = stem.with_suffix(".ids").open("wb")
+        self._ends = stem.with_suffix(".ends").open("wb")
+        self._ends.write(np.zeros(1, dtype=np.int64).tobytes())
+        self._end = 0
+        self._rows = 0
+
+    def add(self, rows: Iterable[bytes]) -> None:
+        rows = list(rows)
+        ends = self._end + np.cumsum([len(row) // self._dtype.itemsize for row in rows], dtype=np.int64)
+        self._ids.write(b"".join(rows))
+        self._ends.write(ends.tobytes())
+        self._rows += len(rows)
+        self._end = int(ends[-1]) if rows else self._end
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __enter__(self) -> _SideWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ids.close()
+        self._ends.close()

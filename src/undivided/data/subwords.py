@@ -1,0 +1,318 @@
+"""Text ↔ ids: subwords learned, saved and loaded, so that every text comes back exactly as it was. [paper 5.1]"""
+
+from __future__ import annotations
+
+import io
+import random
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, compress, pairwise
+from pathlib import Path
+
+import numpy as np
+import sentencepiece
+
+from undivided.config import TokensConfig
+from undivided.core.errors import InputError
+from undivided.core.files import read_bounded
+from undivided.core.ids import BOS, EOS, PAD, UNK
+from undivided.core.random import stirred
+
+SMALLEST_VOCABULARY = 4 + 256
+"""Special ids and the 256 byte pieces that spell characters never seen."""
+
+MOST_BYTES = 64 << 20
+"""Bytes of the largest subword model that is read: more than a hundred times that of 37,000 subwords."""
+
+MOST_KNOWN, LONGEST_KNOWN = 1 << 18, 40
+"""Words whose ids are remembered while a corpus is read, and characters of the longest."""
+
+SPACE_MARK = "\u2581"
+"""sentencepiece writes spaces as `▁`; a `▁` in the text itself needs care to come back."""
+
+
+def vocab_size_for(pairs: int) -> int:
+    """A vocabulary that suits a corpus of so many pairs: the paper's 37,000 at its scale, fewer below."""
+    for limit, size in (
+        (5_000, 2_000),
+        (15_000, 4_000),
+        (50_000, 8_000),
+        (300_000, 16_000),
+        (2_000_000, 24_000),
+        (10_000_000, 32_000),
+    ):
+        if pairs < limit:
+            return size
+    return 37_000
+
+
+def learn(lines: Iterable[str], config: TokensConfig, vocab_size: int, seed: int) -> bytes:
+    """Learn a subword model from lines of text; a vocabulary larger than the text can fill is made smaller."""
+    return _learned(_sampled(lines, 2_000_000, seed), config.kind, vocab_size, config.character_coverage)
+
+
+def learn_words(lines: Iterable[str], seed: int) -> bytes:
+    """A model with one token for every word of the lines, for formal languages with few words, such as trees."""
+    lines = _sampled(lines, 2_000_000, seed)
+    return _learned(lines, "word", SMALLEST_VOCABULARY + len({word for line in lines for word in line.split(" ")}), 1.0)
+
+
+def _learned(lines: list[str], kind: str, vocab_size: int, character_coverage: float) -> bytes:
+    while True:
+        model = io.BytesIO()
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(lines),
+                model_writer=model,
+                model_type=kind,
+                vocab_size=vocab_size,
+                character_coverage=character_coverage,
+                normalization_rule_name="identity",
+                remove_extra_whitespaces=False,
+                byte_fallback=True,
+                pad_id=PAD, unk_id=UNK, bos_id=BOS, eos_id=EOS,
+                max_sentence_length=1 << 20,
+                minloglevel=2,
+            )  # fmt: skip
+            return model.getvalue()
+        except RuntimeError as error:
+            # sentencepiece tells the largest size it could fill: "… set it to a value <= 312."
+            fillable = re.search(r"value <= (\d+)", str(error))
+            if not fillable:
+                raise InputError(f"tokens.vocab_size: {vocab_size} subwords cannot be learned from this text: {error}") from None
+            vocab_size = int(fillable[1])
+
+
+def _sampled(lines: Iterable[str], most: int, seed: int) -> list[str]:
+    """All lines, or `most` of them drawn evenly, so that memory is bounded."""
+    chosen: list[str] = []
+    chance = random.Random(seed)
+    for number, line in enumerate(lines):
+        if number < most:
+            chosen.append(line)
+        elif (place := chance.randrange(number + 1)) < most:
+            chosen[place] = line
+    return chosen
+
+
+class Subwords:
+    """One subword model: text → ids → the same text."""
+
+    def __init__(self, model: bytes) -> None:
+        self.model = model
+        self._processor = sentencepiece.SentencePieceProcessor()
+        try:
+            # Without `model_proto=` in the constructor: it takes an empty model for none and says nothing.
+            self._processor.LoadFromSerializedProto(model)
+            special = [self._processor.pad_id(), self._processor.unk_id(), self._processor.bos_id(), self._processor.eos_id()]
+            pieces = [self._processor.id_to_piece(token) for token in range(len(self._processor))]
+            "".join(pieces).encode("utf-8")
+        except (RuntimeError, ValueError, IndexError) as error:
+            raise InputError(f"the subword model is damaged: it cannot be read by sentencepiece: {error}") from None
+        if special != [PAD, UNK, BOS, EOS]:
+            raise InputError(f"the subword model has the special ids {special}, expected {[PAD, UNK, BOS, EOS]}")
+        self._begins_word = [token <= EOS or piece.startswith(SPACE_MARK) for token, piece in enumerate(pieces)]
+        self._variants: WordVariants | None = None
+        self._known: dict[str, bytes] = {}
+        self._known_as: np.dtype | None = None
+        self._mark_ids = [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in SPACE_MARK.encode()]
+
+    @classmethod
+    def load(cls, path: Path) -> Subwords:
+        """Read a subword model."""
+        try:
+            return cls(read_bounded(path, MOST_BYTES))
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
+
+    def __len__(self) -> int:
+        return len(self._processor)
+
+    def encode(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
+        """Ids of each text, each closed by `</s>`."""
+        try:
+            rows: list[list[int]] = self._processor.encode(list(texts), num_threads=threads, add_eos=True)
+        except (UnicodeEncodeError, TypeError):
+            raise InputError("the text holds a lone surrogate (half a character) and is not valid Unicode") from None
+        for place, text in enumerate(texts):
+            if SPACE_MARK in text:
+                rows[place] = self._encode_with_marks(text)
+        return rows
+
+    def encode_corpus(self, texts: Sequence[str], dtype: np.dtype, threads: int = 1) -> list[bytes]:
+        """What `encode` gives, as bytes of numbers of a type, and faster for much text.
+
+        No subword reaches over a space, and words occur again and again: the bytes of each are remembered.
+        """
+        split = [text.split(" ") for text in texts]
+        by_words = [_has_plain_words(text) for text in texts]
+        wanted = set(chain.from_iterable(compress(split, by_words)))
+        if len(self._known) + len(wanted) > MOST_KNOWN or self._known_as is not dtype:
+            self._known, self._known_as = {}, dtype
+        new = list(wanted - self._known.keys())
+        rows = zip(new, self.encode(new, threads), strict=True)
+        self._known.update((word, np.array(row[:-1], dtype).tobytes()) for word, row in rows)
+        others = iter(self.encode([text for text, plain in zip(texts, by_words, strict=True) if not plain], threads))
+        known, end = self._known.__getitem__, np.array([EOS], dtype).tobytes()
+        found = [
+            b"".join(map(known, words)) + end if plain else np.array(next(others), dtype).tobytes()
+            for words, plain in zip(split, by_words, strict=True)
+        ]
+        for word in new:
+            if len(word) > LONGEST_KNOWN:
+                del self._known[word]
+        return found
+
+    def sample(self, rows: Sequence[Sequence[int]], config: TokensConfig, seeds: np.ndarray) -> list[list[int]]:
+        """Another segmentation of each text, a function of its 64-bit seed alone, on every machine.
+
+        Written here because sentencepiece's own sampling differs from process to process, so that no run could be resumed.
+        """
+        if self._variants is None:
+            self._variants = WordVariants(self._processor, config)
+        choose = self._variants.choose
+        words = [list(self._words(row)) for row in rows]
+        counts = np.array([len(row) for row in words])
+        within_row = np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts)
+        spread = within_row.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        chance = iter(stirred(np.repeat(seeds, counts) + spread).tolist())
+        return [[token for word in row for token in choose(word, next(chance))] for row in words]
+
+    def _words(self, row: Sequence[int]) -> Iterator[tuple[int, ...]]:
+        """The tokens of a row, word by word: a word begins where a piece begins with a space."""
+        word: list[int] = []
+        for token in row:
+            if word and self._begins_word[token]:
+                yield tuple(word)
+                word = []
+            word.append(token)
+        if word:
+            yield tuple(word)
+
+    def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
+        """The text of each row of ids; special ids are silent."""
+        return list(self._processor.decode([[token for token in row if token > EOS] for row in rows]))
+
+    def pieces(self, row: Sequence[int]) -> list[str]:
+        """The subwords themselves, for people to see."""
+        return [self._processor.id_to_piece(int(token)) for token in row]
+
+    def _encode_with_marks(self, text: str) -> list[int]:
+        """Encode `▁` as its three bytes, through a stand-in character that neither text nor vocabulary knows."""
+        for code in range(0x10FFFD, 0xF0000, -1):
+            stand_in = [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in chr(code).encode()]
+            ids: list[int] = self._processor.encode(chr(code))
+            if chr(code) not in text and ids[-4:] == stand_in:
+                break
+        ids = self._processor.encode(text.replace(SPACE_MARK, chr(code)), add_eos=True)
+        result: list[int] = []
+        for token in ids:
+            result.append(token)
+            if result[-4:] == stand_in:
+                result[-4:] = self._mark_ids
+        return result
+
+
+def _has_plain_words(text: str) -> bool:
+    """Whether a text is words with one space between them."""
+    return bool(text) and "  " not in text and text[0] != " " != text[-1] and SPACE_MARK not in text
+
+
+class WordVariants:
+    """Segmentations of words to choose from in training: a word's variants are a function of the word alone."""
+
+    COUNT = 32
+    MOST_WORDS = 200_000
+
+    def __init__(self, processor: sentencepiece.SentencePieceProcessor, config: TokensConfig) -> None:
+        self.processor, self.config = processor, config
+        whole = (token for token in range(len(processor)) if token > EOS and not processor.is_byte(token))
+        self.ids = {processor.id_to_piece(token): token for token in whole}
+        self.scores = {piece: processor.get_score(token) for piece, token in self.ids.items()}
+        self._known: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+
+    def choose(self, word: tuple[int, ...], chance: int) -> tuple[int, ...]:
+        """One of the segmentations of a word."""
+        variants = self._known.get(word)
+        if variants is None:
+            if len(self._known) >= self.MOST_WORDS:
+                self._known.clear()
+            variants = self._known[word] = self._made(word)
+        return variants[chance % len(variants)]
+
+    def _made(self, word: tuple[int, ...]) -> list[tuple[int, ...]]:
+        text = "".join(self.processor.id_to_piece(token) for token in word)
+        if len(text) < 2 or not all(symbol in self.ids for symbol in text):
+            return [word]
+        chance = random.Random(text)
+        if self.config.kind == "bpe":
+            return [self.segment(text, chance) for _ in range(self.COUNT)]
+        others = self.processor.nbest_encode_as_ids(text.removeprefix(SPACE_MARK), nbest_size=8)
+        others = [tuple(other) for other in others if self.processor.decode(other) == self.processor.decode(list(word))]
+        return [chance.choice(others) if others and chance.random() < self.config.dropout else word for _ in range(self.COUNT)]
+
+    def segment(self, text: str, chance: random.Random) -> tuple[int, ...]:
+        """BPE of one word, each possible merge left out of a round by chance (Provilkov et al., 2020)."""
+        symbols = list(text)
+        while True:
+            merges = [
+                (self.scores[pair], -place)
+                for place, pair in enumerate(map("".join, pairwise(symbols)))
+                if pair in self.scores and chance.random() >= self.config.dropout
+            ]
+            if not merges:
+                return tuple(self.ids[symbol] for symbol in symbols)
+            place = -max(merges)[1]
+            symbols[place : place + 2] = [symbols[place] + symbols[place + 1]]
+
+
+def one_line(text: str) -> str:
+    """A text without line breaks: one line out for every line in, whatever bytes a model writes."""
+    return re.sub(r"[\r\n]+", " ", text)
+
+
+class Tokenizer:
+    """The subwords of both languages: one joint model, or one each."""
+
+    def __init__(self, source: Subwords, target: Subwords | None = None) -> None:
+        self.source = source
+        self.target = target if target is not None else source
+
+    @property
+    def joint(self) -> bool:
+        """Whether both languages share one vocabulary."""
+        return self.source is self.target
+
+    def save(self, folder: Path) -> list[str]:
+        """Write the subword model(s) into a folder; the names written."""
+        if self.joint:
+            parts = {"subwords.model": self.source}
+        else:
+            parts = {"source.model": self.source, "target.model": self.target}
+        for name, subwords in parts.items():
+            (folder / name).write_bytes(subwords.model)
+        return list(parts)
+
+    @classmethod
+    def load(cls, folder: Path) -> Tokenizer:
+        """Read what `save` wrote."""
+        if (folder / "subwords.model").exists():
+            return cls(Subwords.load(folder / "subwords.model"))
+        parts = [folder / "source.model", folder / "target.model"]
+        for part in parts:
+            if not part.exists():
+                raise InputError(f"{folder}: holds no subword model ({part.name} is missing)")
+        return cls(*map(Subwords.load, parts))
+
+    @classmethod
+    def learn(cls, read: Callable[[], Iterable[tuple[str, ...]]], config: TokensConfig, count: int, seed: int) -> Tokenizer:
+        """Learn subwords from the texts, or pairs of them, that `read` gives; `count` is how many there are."""
+        size = config.vocab_size or vocab_size_for(count)
+        if size < SMALLEST_VOCABULARY:
+            raise InputError(f"tokens.vocab_size: {size} is less than {SMALLEST_VOCABULARY}, the special ids and the bytes")
+        if config.joint:
+            return cls(Subwords(learn((text for pair in read() for text in pair), config, size, seed)))
+        sides = (learn((pair[side] for pair in read()), config, size, seed) for side in (0, 1))
+        return cls(*(Subwords(side) for side in sides))

@@ -1,0 +1,104 @@
+"""`Classifier`: texts or images → the names of their classes, each with its probability."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from undivided.artifact.folder import RelativeArtifact, open_relative, verb_of
+from undivided.core.errors import InputError
+from undivided.core.ids import BOS, EOS, PAD
+from undivided.data.batches import padded
+from undivided.models import EncoderOnly, Vision
+
+BATCH = 64
+"""Texts or images that are read together."""
+
+
+class Class(NamedTuple):
+    """What something was taken for."""
+
+    name: str
+    probability: float
+    cut: bool = False
+    """Whether only the beginning of a text was read."""
+
+
+class Classifier:
+    """A model folder of an encoder-only or vision model that knows classes."""
+
+    def __init__(self, model: str | Path | RelativeArtifact, device: str = "auto", threads: int = 0) -> None:
+        self.artifact, self.device = open_relative(model, device, threads)
+        kind = self.artifact.recipe.model.kind
+        self.classes = self.artifact.recipe.data.classes
+        if not self.classes or not isinstance(self.artifact.model, EncoderOnly | Vision):
+            use = "fine-tune it with --train.start" if kind == "encoder_only" else f"use it with: undivided {verb_of(kind)}"
+            raise InputError(f"{model}: knows no classes ({kind}); {use}")
+
+    @property
+    def sees(self) -> bool:
+        """Whether it takes images, not texts."""
+        return isinstance(self.artifact.model, Vision)
+
+    def texts(self, texts: Sequence[str]) -> list[Class]:
+        """The class of each text; of one that is too long for the model, that of its beginning; of an empty one, none."""
+        rows, most = self.artifact.text.source.encode(texts), self.longest
+        found = self.rows([row if len(row) <= most else [*row[: most - 1], EOS] for row in rows])
+        return [
+            each._replace(cut=len(row) > most) if text.strip() else Class("", 0.0)
+            for text, row, each in zip(texts, rows, found, strict=True)
+        ]
+
+    @property
+    def longest(self) -> int:
+        """The subwords that are read of a text, with its end."""
+        return self.artifact.recipe.data.max_length - 1
+
+    def rows(self, rows: Sequence[Sequence[int]]) -> list[Class]:
+        """The class of each row of ids, which `</s>` closes."""
+        order = sorted(range(len(rows)), key=lambda place: len(rows[place]))
+        found: list[Class] = [Class("", 0.0)] * len(rows)
+        for at in range(0, len(order), BATCH):
+            places = order[at : at + BATCH]
+            for place, each in zip(places, self._named(self._read([[BOS, *rows[place]] for place in places])), strict=True):
+                found[place] = each
+        return found
+
+    def images(self, images: np.ndarray) -> list[Class]:
+        """The class of each image `N C Y X`, bytes."""
+        config = self.artifact.recipe.model
+        wanted = (config.channels, config.image_height, config.image_width)
+        if images.shape[1:] != wanted:
+            seen, known = (f"{y} × {x} pixels in {plural_of(c)}" for c, y, x in (images.shape[1:], wanted))
+            raise InputError(f"images of {seen}, but this model was trained on {known}")
+        return [each for at in range(0, len(images), BATCH) for each in self._named(self._see(images[at : at + BATCH]))]
+
+    def _read(self, rows: Sequence[Sequence[int]]) -> Tensor:
+        tokens = padded(rows).to(self.device)
+        real = tokens != PAD
+        with torch.inference_mode():
+            return self.artifact.model(tokens, None if bool(real.all()) else real)
+
+    def _see(self, images: np.ndarray) -> Tensor:
+        with torch.inference_mode():
+            return self.artifact.model(as_values(images).to(self.device))
+
+    def _named(self, logits: Tensor) -> Iterator[Class]:
+        probabilities, places = logits.float().softmax(dim=-1).max(dim=-1)
+        for place, probability in zip(places.tolist(), probabilities.tolist(), strict=True):
+            yield Class(self.classes[place], probability)
+
+
+def plural_of(channels: int) -> str:
+    """`grey` or `3 colours`."""
+    return "grey" if channels == 1 else f"{channels} colours"
+
+
+def as_values(images: np.ndarray) -> Tensor:
+    """Bytes → values from 0 to 1."""
+    return torch.from_numpy(images.astype(np.float32) / 255)

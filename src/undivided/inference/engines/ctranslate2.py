@@ -1,0 +1,297 @@
+"""CTranslate2: the same model folder in 8-bit integers, converted once, kept beside the model, used when it proved equal.
+
+A model that was converted before is run without torch, which is imported only for what CTranslate2 has no way to do.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib.metadata
+import json
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from undivided.artifact.folder import Artifact
+from undivided.config import ModelConfig, SearchConfig
+from undivided.core import manifest
+from undivided.core.console import Console
+from undivided.core.errors import InputError
+from undivided.core.files import digest, read_json
+from undivided.core.ids import BOS, EOS, PAD
+from undivided.core.locks import held
+from undivided.core.random import random_bits
+from undivided.inference.engines.contract import by_length
+from undivided.inference.hypothesis import Hypothesis, length_penalty
+
+if TYPE_CHECKING:
+    from undivided.inference.engines.torch import TorchEngine
+
+VERSION = 3
+"""Of what `convert` writes: older copies beside a model are made anew."""
+
+SAMPLES = 2
+"""The seed of the sentences on which a copy is tried."""
+
+WEIGHTS = ("int8", "float32")
+"""How a converted model keeps its weights: the first that proves close. Very small models may lose too much in 8 bits."""
+
+SHORTLIST, RECORD = "vmap.txt", "parity.json"
+PLACES = 2048
+"""Rows of the table of positions where the model itself has no end of them."""
+TOLERANCE = 0.15
+"""Largest mean difference of a token's log-probability, in nats, that another engine may make on the sample sentences."""
+
+
+class Unfit(Exception):
+    """Why CTranslate2 cannot run a model."""
+
+
+def importable() -> None:
+    """Raise `Unfit` where CTranslate2 is not installed, or not rightly."""
+    try:
+        import ctranslate2  # noqa: F401
+    except ModuleNotFoundError:
+        raise Unfit("it is not installed: pip install 'undivided[ctranslate2]'") from None
+    except ImportError as error:
+        raise Unfit(f"it is installed but cannot be imported: {error}") from None
+
+
+def expressible(artifact: Artifact) -> None:
+    """Raise `Unfit` with every setting of a model that CTranslate2 has no layer for."""
+    model = artifact.recipe.model
+    if model.kind != "transformer":
+        raise Unfit(f"it has no {model.kind} models")
+    width = model.d_model // model.n_heads
+    faults = []
+    if model.window:
+        faults.append("restricted attention (model.window)")
+    if model.join_positions != "add":
+        faults.append("concatenated positions (model.join_positions)")
+    if (model.d_k or width, model.d_v or width) != (width, width) or model.d_model % model.n_heads:
+        faults.append("heads of a width of their own (model.d_k, model.d_v)")
+    if faults:
+        raise Unfit(f"it has no {', no '.join(faults)}")
+
+
+def convert(artifact: Artifact, folder: Path, console: Console) -> Path:
+    """The converted model beside its folder: the one that is there if nothing changed, else made and proven close."""
+    reasons = []
+    for kind in WEIGHTS:
+        difference, home = _converted(artifact, folder, kind, console)
+        if difference <= TOLERANCE:
+            return home
+        reasons.append(f"with {kind} weights its log-probabilities are off by {difference:.3f} on average")
+    raise Unfit(f"{'; '.join(reasons)}; {TOLERANCE} is allowed")
+
+
+def _converted(artifact: Artifact, folder: Path, kind: str, console: Console) -> tuple[float, Path]:
+    """How far a converted model is from the reference, and where it lies."""
+    home = folder / f"ctranslate2-{kind}"
+    facts = {
+        "model": artifact.seal or digest(manifest.current(folder) / manifest.NAME),
+        "ctranslate2": importlib.metadata.version("ctranslate2"),
+        "version": VERSION,
+    }
+    known = _known(home, facts)
+    if known is not None:
+        return known, home
+    console.say(f"converting the model for CTranslate2 with {kind} weights (once) …")
+    spec = _specified(artifact, kind)
+    building = _room(home, console)
+    with held(building):
+        try:
+            difference = _written(spec, artifact, building, facts)
+        except BaseException:
+            shutil.rmtree(building, ignore_errors=True)
+            raise
+        return difference, _settled(building, home, facts)
+
+
+def _room(home: Path, console: Console) -> Path:
+    """A folder to build in, beside where the copy will lie, or elsewhere for this process alone."""
+    for left in home.parent.glob(f"{home.name}.*.building"):
+        # Whoever builds holds the folder before there is anything in it; what nobody holds was left by a process that was killed.
+        with contextlib.suppress(OSError), held(left) as abandoned:
+            if abandoned and any(left.iterdir()):
+                shutil.rmtree(left)
+    try:
+        return Path(tempfile.mkdtemp(prefix=f"{home.name}.", suffix=".building", dir=home.parent))
+    except OSError:
+        console.say(f"{home.parent} cannot be written, so the converted model is not kept")
+        return Path(tempfile.mkdtemp(prefix=f"{home.name}."))
+
+
+def _specified(artifact: Artifact, kind: str) -> Any:
+    """A model in the words of CTranslate2."""
+    from undivided.inference.engines.specification import make_spec
+
+    spec = make_spec(artifact, places(artifact.recipe.model))
+    spec.validate()
+    spec.optimize(quantization=kind)
+    return spec
+
+
+def _written(spec: Any, artifact: Artifact, building: Path, facts: dict[str, Any]) -> float:
+    """Write a converted model and all that is known of it; how far it is from the reference."""
+    spec.save(str(building))
+    _write_shortlist(artifact, building / SHORTLIST)
+    difference = parity(building, artifact)
+    (building / RECORD).write_text(json.dumps({"facts": facts, "difference": difference}, indent=2) + "\n")
+    manifest.write(building, sorted(part.name for part in building.iterdir()))
+    return difference
+
+
+def _settled(building: Path, home: Path, facts: dict[str, Any]) -> Path:
+    """Move a finished copy into its place, unless another process was faster; where it lies."""
+    if building.parent == home.parent:
+        if _known(home, facts) is None:
+            shutil.rmtree(home, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            return building.rename(home)
+        if _known(home, facts) is not None:
+            shutil.rmtree(building, ignore_errors=True)
+            return home
+    atexit.register(shutil.rmtree, building, ignore_errors=True)
+    return building
+
+
+def _known(home: Path, facts: dict[str, Any]) -> float | None:
+    """How far a converted model is from the reference, if it is that of this model and all of it is whole."""
+    try:
+        listed = manifest.verify(home, [RECORD, "model.bin", "config.json"])
+        record = read_json(home / RECORD)
+        strange = (home / SHORTLIST).exists() and SHORTLIST not in listed
+        return float(record["difference"]) if record["facts"] == facts and not strange else None
+    except (InputError, OSError, KeyError, TypeError, ValueError):
+        return None
+
+
+def _write_shortlist(artifact: Artifact, path: Path) -> None:
+    """Where CTranslate2 looks for one. Subwords with spaces of its own format inside cannot be written down."""
+    pieces = [side.pieces(range(len(side))) for side in (artifact.tokenizer.source, artifact.tokenizer.target)]
+    if artifact.shortlist is not None and not any(set(piece) & set(" \t\n") for side in pieces for piece in side):
+        path.write_text("\n".join(artifact.shortlist.lines(*pieces)) + "\n", encoding="utf-8", newline="\n")
+
+
+def sample_rows(vocabulary: int, count: int = 16, length: int = 12) -> list[list[int]]:
+    """Made-up sentences over a vocabulary, always the same: a model folder carries no text to try it on."""
+    bits = random_bits(count * length, vocabulary, SAMPLES).reshape(count, length)
+    return [[*(int(word) for word in EOS + 1 + row % np.uint64(vocabulary - EOS - 1)), EOS] for row in bits]
+
+
+def places(model: ModelConfig) -> int:
+    """How many positions a converted model knows."""
+    return model.max_positions if model.positions == "learned" else PLACES
+
+
+def parity(home: Path, artifact: Artifact) -> float:
+    """Mean absolute difference of log-probabilities between the engines, of the reference's translations of samples."""
+    from undivided.inference.search import forced_scores
+
+    engine = CTranslate2Engine(home, artifact, 1)
+    reference = engine.reference
+    sources = sample_rows(len(artifact.tokenizer.source))
+    config = SearchConfig(beam_size=1, max_extra=5)
+    found = dict(reference.search(sources, config, [[]] * len(sources), range(len(sources))))
+    targets = [[*found[place][0].tokens, EOS] for place in range(len(sources))]
+    right = forced_scores(reference.model, sources, targets, reference.device)
+    ours = engine.scores(sources, targets)
+    gaps = [abs(a - b) for one, other in zip(right, ours, strict=True) for a, b in zip(one, other, strict=True)]
+    return float(np.mean(gaps))
+
+
+class CTranslate2Engine:
+    """Runs a converted model. What it has no way to do (our seeded sampling, places past its table) the reference does."""
+
+    side_by_side = True
+
+    def __init__(self, home: Path, artifact: Artifact, threads: int) -> None:
+        import ctranslate2
+
+        self.name = home.name.partition(".")[0]
+        self.artifact, self._lock = artifact, threading.Lock()
+        self._reference: TorchEngine | None = None
+        self.has_shortlist = (home / SHORTLIST).is_file()
+        self.places = places(artifact.recipe.model)
+        subwords = artifact.tokenizer.source, artifact.tokenizer.target
+        self.pieces = [side.pieces(range(len(side))) for side in subwords]
+        self.ids = {piece: token for token, piece in enumerate(self.pieces[1])}
+        workers = threads or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else threads or os.cpu_count() or 1
+        # Workers with one thread each beat one worker whose threads share every operation.
+        self.translator = ctranslate2.Translator(str(home), inter_threads=workers, intra_threads=1, max_queued_batches=-1)
+
+    @property
+    def reference(self) -> TorchEngine:
+        """The model itself."""
+        from undivided.inference.engines.torch import TorchEngine
+
+        with self._lock:
+            if self._reference is None:
+                self._reference = TorchEngine(self.artifact)
+            return self._reference
+
+    def search(
+        self,
+        sources: Sequence[Sequence[int]],
+        config: SearchConfig,
+        prefixes: Sequence[Sequence[int]],
+        keys: Sequence[int],
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """All batches are handed over at once and worked on side by side."""
+        longest = max((len(row) for row in sources), default=0)
+        if config.sample or longest + config.max_extra + max(map(len, prefixes), default=0) >= self.places:
+            yield from self.reference.search(sources, config, prefixes, keys)
+            return
+        waiting = []
+        for batch in by_length([len(row) for row in sources], config.beam_size, self.translator.num_translators):
+            limits = [max(len(sources[place]) - 1 + config.max_extra, len(prefixes[place]) + 1) for place in batch]
+            results = self.translator.translate_batch(
+                [self._words(0, sources[place][:-1]) for place in batch],
+                target_prefix=[self._words(1, prefixes[place]) for place in batch],
+                asynchronous=True,
+                beam_size=config.beam_size,
+                num_hypotheses=config.beam_size,
+                length_penalty=config.length_penalty,
+                max_decoding_length=max(limits),
+                max_input_length=0,
+                return_scores=True,
+                return_end_token=True,
+                disable_unk=True,
+                # What a translation must begin with may be on no list.
+                use_vmap=config.shortlist and self.has_shortlist and not any(prefixes[place] for place in batch),
+                suppress_sequences=[self._words(1, [PAD]), self._words(1, [BOS])],
+            )
+            waiting.append((batch, limits, results))
+        for each in waiting:
+            for place, limit, result in zip(*each, strict=True):
+                yield place, self._ranked(result.result(), config, limit)
+
+    def _words(self, side: int, row: Sequence[int]) -> list[str]:
+        return [self.pieces[side][token] for token in row]
+
+    def _ranked(self, result: Any, config: SearchConfig, limit: int) -> list[Hypothesis]:
+        """The hypotheses by our length penalty, where CTranslate2 divides by |Y|^α; each cut at its own limit, not the batch's."""
+        found = []
+        for words, score in zip(result.hypotheses, result.scores, strict=True):
+            tokens = [self.ids[word] for word in words[:limit]]
+            finished = bool(tokens) and tokens[-1] == EOS
+            share = len(tokens) / len(words)  # of a hypothesis that is cut, about as much of its log-probability
+            log_probability = share * score * len(words) ** config.length_penalty
+            ours = log_probability / float(length_penalty(len(tokens), config.length_penalty))
+            found.append(Hypothesis(tokens[:-1] if finished else tokens, log_probability, ours, finished))
+        return sorted(found, key=lambda each: (-each.finished, -each.score))[: config.n_best]
+
+    def scores(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
+        """Log-probability of every token of given targets, `</s>` included."""
+        results = self.translator.score_batch(
+            [self._words(0, row[:-1]) for row in sources], [self._words(1, row[:-1]) for row in targets], max_input_length=0
+        )
+        return [list(result.log_probs) for result in results]

@@ -1,0 +1,120 @@
+"""BLEU, chrF and TER with their signatures, and perplexity. [paper 6.1]"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sacrebleu.metrics import BLEU, CHRF, TER
+
+from undivided.artifact.folder import kind_of
+from undivided.config.model import DECODER_ONLY, DRAWING
+from undivided.core.console import plural
+from undivided.core.errors import InputError
+from undivided.data.corpus import read_lines
+from undivided.data.images import read_images, read_labels
+from undivided.inference.classify import Classifier
+from undivided.inference.generate import Generator
+from undivided.inference.translator import Translator
+
+
+@dataclass(frozen=True)
+class Score:
+    """A figure with the signature that lets others reproduce it."""
+
+    name: str
+    score: float
+    signature: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.score:.2f} {self.signature}"
+
+
+def score(hypotheses: Sequence[str], *references: Sequence[str], target_lang: str = "") -> list[Score]:
+    """sacreBLEU, chrF2 and TER of translations against one or more references."""
+    if not hypotheses:
+        raise InputError("nothing to score: there are no translations")
+    for reference in references:
+        if len(reference) != len(hypotheses):
+            raise InputError(
+                f"{plural(len(hypotheses), 'translation')} but {plural(len(reference), 'reference')}: "
+                "line n of one must belong to line n of the other"
+            )
+    streams = [list(reference) for reference in references]
+    results = []
+    for metric in (bleu_metric(target_lang), CHRF(), TER()):
+        value = metric.corpus_score(list(hypotheses), streams)
+        results.append(Score(value.name, value.score, str(metric.get_signature())))
+    return results
+
+
+def bleu_metric(target_lang: str) -> BLEU:
+    """BLEU with the tokeniser that suits a language; Japanese and Korean go by characters where MeCab is not installed.
+
+    Either way the signature tells.
+    """
+    try:
+        return BLEU(trg_lang=target_lang)
+    except (RuntimeError, ImportError):
+        return BLEU(tokenize="char")
+
+
+def bleu(hypotheses: Sequence[str], references: Sequence[str], target_lang: str = "") -> Score:
+    """sacreBLEU alone."""
+    metric = bleu_metric(target_lang)
+    value = metric.corpus_score(list(hypotheses), [list(references)])
+    return Score("BLEU", value.score, str(metric.get_signature()))
+
+
+def score_relative(model: str | Path, file: str, labels: Sequence[str], device: str = "auto", threads: int = 0) -> Score:
+    """The perplexity that a decoder-only model has of a text, or the accuracy of one that knows classes."""
+    kind = kind_of(model)
+    if kind in DRAWING:
+        raise InputError(f"{model}: what a model draws has no score; look at it with: undivided generate")
+    if len(labels) != (kind not in DECODER_ONLY):
+        wants = "a text alone" if kind in DECODER_ONLY else "one file, and one with its labels behind it"
+        raise InputError(f"{model}: a model of kind {kind} is measured on {wants}")
+    if kind in DECODER_ONLY:
+        generator = Generator(model, device, threads)
+        context = generator.artifact.recipe.data.max_length
+        return Score("perplexity", generator.perplexity(read_lines(file)), f"tokens:subwords|end:counted|context:{context}")
+    classifier = Classifier(model, device, threads)
+    found = classifier.images(read_images(file)) if classifier.sees else classifier.texts(read_lines(file))
+    names = read_labels(Path(labels[0]), classifier.classes) if classifier.sees else read_lines(labels[0])
+    if len(names) != len(found) or not names:
+        raise InputError(f"{file} has {plural(len(found), 'example')}, but {labels[0]} has {plural(len(names), 'label')}")
+    right = sum(each.name == name for each, name in zip(found, names, strict=True))
+    return Score("accuracy", 100 * right / len(names), f"percent|examples:{len(names)}")
+
+
+def moses() -> Any:
+    """The Moses tokeniser in Python, an extra."""
+    try:
+        import sacremoses
+    except ImportError:
+        raise InputError("Moses tokenisation needs an extra: pip install 'undivided[moses]'") from None
+    return sacremoses
+
+
+def moses_bleu(hypotheses: Sequence[str], references: Sequence[str], lang: str) -> Score:
+    """Lowercased BLEU over Moses-normalised and -tokenised text, as in older papers (needs the extra `moses`)."""
+    sacremoses = moses()
+    normalise = sacremoses.MosesPunctNormalizer(lang).normalize
+    tokenise = sacremoses.MosesTokenizer(lang).tokenize
+
+    def prepared(lines: Sequence[str]) -> list[str]:
+        return [tokenise(normalise(line), escape=False, return_str=True).lower() for line in lines]
+
+    metric = BLEU(tokenize="none", force=True)
+    value = metric.corpus_score(prepared(hypotheses), [prepared(references)])
+    signature = f"{metric.get_signature()}|sacremoses:{sacremoses.__version__}.{lang}.normalised.tokenised.lowercased"
+    return Score("BLEU-moses-lc", value.score, signature)
+
+
+def perplexity(translator: Translator, sources: Sequence[str], targets: Sequence[str]) -> float:
+    """exp of the mean negative log-likelihood of a target token, end symbols included."""
+    rows = translator.score(sources, targets)
+    return math.exp(-sum(map(sum, rows)) / max(1, sum(map(len, rows))))

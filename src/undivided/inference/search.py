@@ -1,0 +1,297 @@
+"""Greedy, beam and sampled decoding over any model, and the scores of given targets. [paper 6.1]"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import torch
+from torch import Tensor
+
+from undivided.config import SearchConfig
+from undivided.core.ids import BOS, EOS, PAD, UNK
+from undivided.core.random import random_bits
+from undivided.data.batches import make_batch, padded
+from undivided.inference.hypothesis import Hypothesis, length_penalty
+from undivided.models import DecoderState, Seq2Seq
+from undivided.nn.backend import kernels
+
+
+@dataclass(frozen=True)
+class BeamStep:
+    """What one step of beam search had before it, for whoever watches: `C` candidates of each sentence, best first."""
+
+    sentences: Tensor  # B
+    parents: Tensor  # B C, which beam a candidate continues
+    tokens: Tensor  # B C, with what
+    totals: Tensor  # B C, log-probability of all its tokens
+    ended: Tensor  # B C, whether it is taken as finished
+    going: Tensor  # B W, places of the candidates that go on as the next beams
+
+
+class Writer(Protocol):
+    """All that decoding asks of a model, whatever it reads from."""
+
+    def step(self, state: Any, tokens: Tensor) -> Tensor:
+        """One more token for each sentence and beam, `B W` → the next token's logits `B W V`; updates the state."""
+
+
+Rule: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+"""The places of sentences in the batch `B` and what they have written so far `B W T` → what may follow, `B W V`."""
+
+
+def search(
+    model: Seq2Seq,
+    sources: Sequence[Sequence[int]],
+    config: SearchConfig,
+    device: torch.device,
+    prefixes: Sequence[Sequence[int]] | None = None,
+    keys: Sequence[int] | None = None,
+    watcher: Callable[[BeamStep], None] | None = None,
+    rule: Rule | None = None,
+) -> list[list[Hypothesis]]:
+    """The n best translations of each source, best first; samples in the order drawn. A batch has no influence on them.
+
+    `prefixes` are target ids that translations must begin with. `keys` tell samples apart, whatever the batch.
+    A `watcher` is told of every step of beam search. A `rule` says what may follow what; nothing is found where it leaves
+    no way on.
+    """
+    with torch.inference_mode():
+        if config.sample:
+            state, limits, forced = _begun(model, sources, config, device, prefixes)
+            return _sample(model, state, limits, forced, config, keys if keys is not None else range(len(sources)))
+        return begin_beam_search(model, sources, config, device, prefixes, watcher, rule).run()
+
+
+def continued(
+    model: Writer, state: DecoderState, prompts: Sequence[Sequence[int]], config: SearchConfig, limits: Tensor
+) -> list[list[Hypothesis]]:
+    """The n best continuations of each prompt, which they begin with, from a state that has seen nothing yet."""
+    with torch.inference_mode():
+        forced = _forced(prompts, limits)
+        if config.sample:
+            return _sample(model, state, limits, forced, config, range(len(prompts)))
+        return BeamSearch(model, state, limits, forced, config).run()
+
+
+def begin_beam_search(
+    model: Seq2Seq,
+    sources: Sequence[Sequence[int]],
+    config: SearchConfig,
+    device: torch.device,
+    prefixes: Sequence[Sequence[int]] | None = None,
+    watcher: Callable[[BeamStep], None] | None = None,
+    rule: Rule | None = None,
+) -> BeamSearch:
+    """The sources read, and a beam search over them that has not yet taken a step."""
+    return BeamSearch(model, *_begun(model, sources, config, device, prefixes), config, watcher, rule)
+
+
+def _begun(
+    model: Seq2Seq,
+    sources: Sequence[Sequence[int]],
+    config: SearchConfig,
+    device: torch.device,
+    prefixes: Sequence[Sequence[int]] | None,
+) -> tuple[DecoderState, Tensor, Tensor]:
+    """The state before the first step, the length limits `B` and what is forced `B P`."""
+    src = padded(sources).to(device)
+    src_mask = None if bool((src != PAD).all()) else src != PAD
+    limits = torch.tensor([len(row) - 1 + config.max_extra for row in sources], device=device)
+    state = model.start(model.encode(src, src_mask))
+    return state, limits, _forced(prefixes, limits)
+
+
+def _forced(prefixes: Sequence[Sequence[int]] | None, limits: Tensor) -> Tensor:
+    """Prefixes as `B P`, −1 where nothing is forced; a limit never cuts a prefix."""
+    if prefixes is None or not any(len(prefix) for prefix in prefixes):
+        return limits.new_empty(len(limits), 0)
+    forced = torch.full((len(prefixes), max(map(len, prefixes))), -1)
+    for row, prefix in enumerate(prefixes):
+        forced[row, : len(prefix)] = torch.tensor(prefix, dtype=torch.long)
+        limits[row] = max(int(limits[row]), len(prefix) + 1)
+    return forced.to(limits.device)
+
+
+def log_probabilities(logits: Tensor, forced: Tensor, place: int) -> Tensor:
+    """`B W V`: of each next token; −∞ for what is never written, and for all but a forced token."""
+    scores = logits.float().log_softmax(dim=-1)
+    scores[..., [PAD, UNK, BOS]] = -math.inf
+    if place < forced.shape[1]:
+        only = forced[:, place, None, None]  # B 1 1
+        other = torch.arange(scores.shape[-1], device=scores.device) != only
+        scores.masked_fill_(other & (only >= 0), -math.inf)
+    return scores
+
+
+class BeamSearch:
+    """Beam search over a batch; sentences leave it when they are done. With beam size 1 it is greedy search."""
+
+    def __init__(
+        self,
+        model: Writer,
+        state: DecoderState,
+        limits: Tensor,
+        forced: Tensor,
+        config: SearchConfig,
+        watcher: Callable[[BeamStep], None] | None = None,
+        rule: Rule | None = None,
+    ) -> None:
+        self.model, self.state, self.config, self.watcher, self.rule = model, state, config, watcher, rule
+        self.finished: list[list[Hypothesis]] = [[] for _ in limits]
+        self.limits, self.forced = limits, forced  # B, B P
+        self.sentences = torch.arange(len(limits), device=limits.device)  # B
+        self.tokens = torch.full((len(limits), 1, 1), BOS, device=limits.device)  # B W T
+        self.scores = torch.zeros(len(limits), 1, device=limits.device)  # B W
+
+    def run(self) -> list[list[Hypothesis]]:
+        """Step until every sentence is done."""
+        while len(self.sentences):
+            self._step()
+        return [hypotheses[: self.config.n_best] for hypotheses in self.finished]
+
+    def _step(self) -> None:
+        length = self.tokens.shape[2]  # tokens after this step, `<s>` aside
+        beam = self.config.beam_size
+        best, parents, tokens = self._candidates(length, 2 * beam)
+        ended = (tokens == EOS) & (best > -math.inf)
+        self._finish(best[:, :beam], parents[:, :beam], ended[:, :beam], length)
+        # Of twice as many candidates as beams, at least as many as beams go on: each parent ends once.
+        going, choice = best.masked_fill(ended, -math.inf).topk(min(beam, best.shape[1]), dim=1)
+        if self.watcher is not None:
+            taken = ended & (torch.arange(ended.shape[1], device=ended.device) < beam)
+            self.watcher(BeamStep(self.sentences, parents, tokens, best, taken, choice))
+        parents, tokens = parents.gather(1, choice), tokens.gather(1, choice)
+        written = self.tokens.gather(1, parents[:, :, None].expand(-1, -1, length))
+        self.tokens, self.scores = torch.cat([written, tokens[:, :, None]], dim=2), going
+        keep = self._undone(going, length)
+        self.tokens, self.scores, self.sentences = self.tokens[keep], going[keep], self.sentences[keep]
+        self.limits, self.forced = self.limits[keep], self.forced[keep]
+        if len(keep):
+            self.state = self.state.select(keep, parents[keep])
+
+    def _candidates(self, length: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The best ways on, best first, each `B C`: log-probabilities of all their tokens, which beam they continue, with what."""
+        logits = self.model.step(self.state, self.tokens[:, :, -1])
+        if self.rule is None and length > self.forced.shape[1] and kernels.hasten(logits):
+            # The best of all are among the best of each beam.
+            scores, listed = kernels.best_next(logits, min(count, logits.shape[-1]), EOS)
+        else:
+            scores, listed = log_probabilities(logits, self.forced, length - 1), None
+            if self.rule is not None:
+                scores.masked_fill_(~self.rule(self.sentences, self.tokens[:, :, 1:]), -math.inf)
+        totals = (self.scores[:, :, None] + scores).flatten(1)  # B (W V), or of each beam only its best
+        best, places = totals.topk(min(count, totals.shape[1]), dim=1)
+        tokens = places % scores.shape[-1] if listed is None else listed.flatten(1).gather(1, places)
+        return best, places // scores.shape[-1], tokens
+
+    def _finish(self, best: Tensor, parents: Tensor, ended: Tensor, length: int) -> None:
+        """Take the hypotheses that have just ended."""
+        for row, column in ended.nonzero().tolist():
+            tokens = self.tokens[row, parents[row, column], 1:].tolist()
+            self._add(int(self.sentences[row]), tokens, float(best[row, column]), length, finished=True)
+
+    def _undone(self, going: Tensor, length: int) -> Tensor:
+        """The rows whose search goes on. [paper 6.1: at most input + 50, terminated early when possible]"""
+        rows = []
+        alive = zip(self.sentences.tolist(), self.limits.tolist(), going[:, 0].tolist(), strict=True)
+        for row, (sentence, limit, best) in enumerate(alive):
+            if best == -math.inf or self._settled(self.finished[sentence], best, length, limit):
+                continue
+            if length >= limit:
+                self._cut(row, sentence, length)
+            else:
+                rows.append(row)
+        return torch.tensor(rows, dtype=torch.long, device=going.device)
+
+    def _settled(self, finished: list[Hypothesis], best: float, length: int, limit: int) -> bool:
+        """Whether what goes on, at best with log-probability `best`, is no longer awaited.
+
+        Either it cannot beat the n best even at full length, or a whole beam has ended and it is behind as it stands.
+        """
+        if len(finished) < self.config.n_best:
+            return False
+        to_beat, alpha = finished[self.config.n_best - 1].score, self.config.length_penalty
+        behind = len(finished) >= self.config.beam_size and best / float(length_penalty(length, alpha)) <= to_beat
+        return behind or best / float(length_penalty(limit, alpha)) <= to_beat
+
+    def _cut(self, row: int, sentence: int, length: int) -> None:
+        """At the length limit, unfinished hypotheses fill what is missing of the n best."""
+        for tokens, score in zip(self.tokens[row].tolist(), self.scores[row].tolist(), strict=True):
+            if len(self.finished[sentence]) < self.config.n_best and score > -math.inf:
+                self._add(sentence, tokens[1:], score, length, finished=False)
+
+    def _add(self, sentence: int, tokens: list[int], log_probability: float, length: int, finished: bool) -> None:
+        score = log_probability / float(length_penalty(length, self.config.length_penalty))
+        self.finished[sentence].append(Hypothesis(tokens, log_probability, score, finished))
+        self.finished[sentence].sort(key=lambda hypothesis: (-hypothesis.finished, -hypothesis.score))
+
+
+def _sample(
+    model: Writer, state: DecoderState, limits: Tensor, forced: Tensor, config: SearchConfig, keys: Sequence[int]
+) -> list[list[Hypothesis]]:
+    """`n_best` independent draws for each source, a function of (seed, key) alone."""
+    batch, draws = len(limits), config.n_best
+    parents = torch.zeros(batch, draws, dtype=torch.long, device=limits.device)
+    state = state.select(torch.arange(batch, device=limits.device), parents)
+    longest = int(limits.max())
+    chance = torch.stack([uniform(longest, config.seed, key, each) for key in keys for each in range(draws)])
+    chance = chance.view(batch, draws, longest).to(limits.device)
+    tokens = torch.full((batch, draws, 1), BOS, device=limits.device)
+    total = torch.zeros(batch, draws, device=limits.device)
+    ended = torch.zeros(batch, draws, dtype=torch.bool, device=limits.device)
+    for place in range(longest):
+        scores = log_probabilities(model.step(state, tokens[:, :, -1]), forced, place)
+        chosen = draw(scores, chance[:, :, place], config)
+        gain = scores.gather(2, chosen[:, :, None])[:, :, 0]
+        total = total + gain.masked_fill(ended, 0.0)
+        tokens = torch.cat([tokens, chosen.masked_fill(ended, PAD)[:, :, None]], dim=2)
+        ended = ended | (chosen == EOS) | (place + 1 >= limits[:, None])
+        if bool(ended.all()):
+            break
+    return [
+        [_drawn(row, float(score), config) for row, score in zip(*both, strict=True)]
+        for both in zip(tokens.tolist(), total, strict=True)
+    ]
+
+
+def _drawn(row: list[int], log_probability: float, config: SearchConfig) -> Hypothesis:
+    ids = [token for token in row[1:] if token != PAD]
+    finished = bool(ids) and ids[-1] == EOS
+    score = log_probability / float(length_penalty(len(ids), config.length_penalty))
+    return Hypothesis(ids[:-1] if finished else ids, log_probability, score, finished)
+
+
+def uniform(count: int, *key: int) -> Tensor:
+    """Numbers from 0 to 1, a function of the key alone."""
+    bits = random_bits(count, *key)
+    return torch.from_numpy((bits >> 11).astype("float64") * 2.0**-53)
+
+
+def draw(scores: Tensor, chance: Tensor, config: SearchConfig) -> Tensor:
+    """`B W`: tokens at the given quantiles of the sharpened and truncated distributions `B W V`."""
+    probability, order = (scores / config.temperature).softmax(dim=-1).sort(dim=-1, descending=True)
+    before = probability.cumsum(dim=-1) - probability
+    probability = probability.masked_fill(before >= config.top_p, 0.0)
+    if config.top_k:
+        probability[..., config.top_k :] = 0.0
+    cumulated = probability.double().cumsum(dim=-1)
+    wanted = chance[..., None] * cumulated[..., -1:]
+    place = torch.searchsorted(cumulated, wanted, right=True).clamp(max=scores.shape[-1] - 1)
+    return order.gather(-1, place)[..., 0]
+
+
+def forced_scores(
+    model: Seq2Seq, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], device: torch.device
+) -> list[list[float]]:
+    """Log-probability of every token of given targets, `</s>` included."""
+    batch = make_batch(sources, targets).to(device)
+    with torch.inference_mode():
+        states = model.decode(model.encode(batch.src, batch.src_mask), batch.tgt_in)
+        scores = states.new_empty(batch.tgt_out.shape)
+        for row in range(len(states)):
+            logits = (states[row] @ model.output_weight.t()).float()
+            scores[row] = logits.log_softmax(dim=-1).gather(1, batch.tgt_out[row, :, None])[:, 0]
+    return [row[: len(target)] for row, target in zip(scores.tolist(), targets, strict=True)]

@@ -1,0 +1,1 @@
+"""A file of any size through several worker processes or a Ray cluster."""

@@ -1,0 +1,204 @@
+"""A file cut into byte ranges at line ends, the same whoever translates them, and what of them is done."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from undivided.config import WINDOW
+from undivided.core.console import plural
+from undivided.core.errors import InputError
+from undivided.core.files import digest, read_json, write_whole
+from undivided.data.corpus import BYTE_ORDER_MARK, LONGEST_LINE, cut_lines
+
+MOST_SHARDS = 10_000
+"""A larger file has larger shards: neither the plan nor a folder of shards grows with it."""
+
+BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Some lines that follow each other; of each file (the text, and its prefixes if there are any) a byte range."""
+
+    number: int
+    first: int
+    """Lines before it."""
+    lines: int
+    ranges: list[list[int]]
+
+    def __str__(self) -> str:
+        start, end = self.ranges[0]
+        return f"lines {self.first + 1:,}–{self.first + self.lines:,} (bytes {start:,}–{end:,})"
+
+    def path(self, folder: Path) -> Path:
+        """Where its translations lie."""
+        return folder / f"shard-{self.number:06d}.txt"
+
+    def marker(self, folder: Path) -> Path:
+        """Written after them: what they are, and that they are whole."""
+        return folder / f"shard-{self.number:06d}.json"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker must know beside the shard. All of it can be written as JSON."""
+
+    model: str
+    model_sha256: str
+    """Of the manifest: a model that changes while it is used is noticed."""
+    files: list[str]
+    stamps: list[list[int]]
+    """Size and time of the last change of each file."""
+    folder: str
+    search: dict[str, Any]
+    scores: bool
+    device: str
+    threads: int
+    engine: str = "torch"
+
+    def lines(self, shard: Shard, which: int) -> Iterator[bytes]:
+        """The lines of a shard in one of the files; an error if that file is no longer what was planned for."""
+        path, (start, _) = self.files[which], shard.ranges[which]
+        self._check_stamp(which)
+        with Path(path).open("rb") as stream:
+            stream.seek(start)
+            for number, line in enumerate(islice(cut_lines(stream), shard.lines)):
+                yield line.removeprefix(BYTE_ORDER_MARK) if start == number == 0 else line
+        self._check_stamp(which)
+
+    def _check_stamp(self, which: int) -> None:
+        if stamp(self.files[which]) != self.stamps[which]:
+            raise InputError(f"{self.files[which]}: changed while it was translated; begin anew, and let it be")
+
+
+def stamp(path: str) -> list[int]:
+    """Size and time of the last change of a file."""
+    try:
+        facts = Path(path).stat()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    return [facts.st_size, facts.st_mtime_ns]
+
+
+class Scan(NamedTuple):
+    """What one pass over a file tells."""
+
+    sha256: str
+    stamp: list[int]
+    lines: int
+    starts: array[int]
+    """Where each window of lines begins, and where the last one ends."""
+
+
+def scan(path: str, text: bool = True) -> Scan:
+    """Read a file once, in flat memory: its digest and where its windows begin. Of text, what cannot be translated is refused."""
+    before, sha256 = stamp(path), hashlib.sha256()
+    lines = offset = line_start = 0
+    starts = array("q", [0])
+    with Path(path).open("rb") as stream:
+        while block := stream.read(BLOCK):
+            sha256.update(block)
+            ends = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n"))
+            if text:
+                _check_text(path, block, ends, lines, offset - line_start)
+            for place in range((-(lines + 1)) % WINDOW, len(ends), WINDOW):
+                starts.append(offset + int(ends[place]) + 1)
+            lines, offset = lines + len(ends), offset + len(block)
+            line_start = offset - len(block) + int(ends[-1]) + 1 if len(ends) else line_start
+    if offset > line_start:
+        lines += 1
+    if starts[-1] != offset:
+        starts.append(offset)
+    if stamp(path) != before or offset != before[0]:
+        raise InputError(f"{path}: changed while it was read")
+    return Scan(sha256.hexdigest(), before, lines, starts)
+
+
+def _check_text(path: str, block: bytes, ends: np.ndarray, lines: int, carried: int) -> None:
+    """Refuse NUL characters and lines longer than memory should hold; `carried` bytes of the first line came before."""
+    nul = block.find(b"\0")
+    if nul >= 0:
+        raise InputError(f"{path}, line {lines + 1 + int((ends < nul).sum()):,}: holds a NUL character; is this a text file?")
+    edges = np.concatenate([[-1 - carried], ends, [len(block)]])
+    too_long = np.flatnonzero(np.diff(edges) - 1 > LONGEST_LINE)
+    if len(too_long):
+        raise too_long_line(path, lines + 1 + int(too_long[0]))
+
+
+def too_long_line(path: str, number: int) -> InputError:
+    """A line that is not read whole."""
+    return InputError(f"{path}, line {number:,}: longer than {LONGEST_LINE:,} bytes; is this a text file? Break the line up")
+
+
+def cut(scans: list[Scan]) -> list[Shard]:
+    """The shards of a text (and of its prefixes): whole windows, so that every line meets the same others in any run."""
+    text = scans[0]
+    windows = len(text.starts) - 1
+    step = max(1, -(-windows // MOST_SHARDS))
+    shards = []
+    for number, window in enumerate(range(0, windows, step)):
+        first = window * WINDOW
+        last = min(window + step, windows)
+        ranges = [[scan.starts[window], scan.starts[min(last, len(scan.starts) - 1)]] for scan in scans]
+        shards.append(Shard(number, first, min(last * WINDOW, text.lines) - first, ranges))
+    return shards
+
+
+class Plan:
+    """The shards of a job and the folder that remembers which are done."""
+
+    def __init__(self, job: Job, scans: list[Scan], settings: dict[str, Any]) -> None:
+        self.job, self.folder = job, Path(job.folder)
+        self.shards, self.lines = cut(scans), scans[0].lines
+        names = ("text", "prefixes")
+        self.settings = settings | {f"sha256 of the {name}": each.sha256 for name, each in zip(names, scans, strict=False)}
+
+    def begin(self) -> None:
+        """Write the plan down, or check that the one that is there is the same."""
+        path = self.folder / "plan.json"
+        for leftover in [*self.folder.glob("*.part"), *self.folder.glob("*.building")]:
+            leftover.unlink()
+        if not path.exists():
+            write_whole(path, json.dumps(self.settings, indent=2).encode())
+            return
+        before = read_json(path)
+        known = before.keys() | self.settings.keys()
+        changed = [name for name in sorted(known) if before.get(name) != self.settings.get(name)]
+        if changed:
+            told = [f"{name} was {before.get(name)!r}, now {self.settings.get(name)!r}" for name in changed]
+            raise InputError(
+                f"{self.folder} holds the shards of another translation; go on with that one, or remove the folder to begin anew:"
+                "\n  - " + "\n  - ".join(told)
+            )
+
+    def facts(self, shard: Shard) -> dict[str, Any] | None:
+        """What the marker of a finished shard says; None where it is not finished, or not whole."""
+        marker = shard.marker(self.folder)
+        if not marker.exists():
+            return None
+        try:
+            facts = read_json(marker)
+            whole = digest(shard.path(self.folder)) == facts["sha256"] and facts["lines"] == shard.lines
+        except (InputError, KeyError):
+            whole = False
+        return facts if whole else None
+
+
+def as_json(item: Job | Shard) -> dict[str, Any]:
+    """A job or a shard for another process."""
+    return dataclasses.asdict(item)
+
+
+def shards_done(done: int, total: int) -> str:
+    """`3 of 10 shards are done`."""
+    return f"{done:,} of {plural(total, 'shard')} {'is' if done == 1 else 'are'} done"

@@ -1,0 +1,203 @@
+"""Weights of GPT-2, BERT and ViT as Hugging Face `transformers` saves them, read into the models here.
+
+A folder with `config.json` and `model.safetensors` is enough; `transformers` itself is not needed, and nothing is unpickled.
+Names change and matrices are stacked; no number does, but that the first token type of BERT is a segment here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from undivided.config import ModelConfig
+from undivided.core.errors import InputError
+from undivided.core.files import read_json
+from undivided.models.decoder_only import DecoderOnly
+from undivided.models.encoder_only import EncoderOnly
+from undivided.models.vision import Vision
+
+Tensors = dict[str, Tensor]
+
+ACTIVATIONS = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu": "gelu", "relu": "relu", "silu": "swish"}
+
+
+class Pretrained(NamedTuple):
+    """A model with the weights of a folder, ready to be used."""
+
+    config: ModelConfig
+    model: DecoderOnly | EncoderOnly | Vision
+
+
+def load_pretrained(folder: str | Path) -> Pretrained:
+    """Read a folder of `transformers`: GPT-2 with its language head, BERT with words or classes, ViT with classes."""
+    folder = Path(folder)
+    theirs = read_json(folder / "config.json")
+    makers: dict[str, Callable[[Mapping[str, Any], Tensors], Pretrained]] = {"gpt2": _gpt2, "bert": _bert, "vit": _vit}
+    make = makers.get(str(theirs.get("model_type")))
+    if make is None:
+        raise InputError(f"{folder}: a model of type {theirs.get('model_type')!r}; known here: {', '.join(makers)}")
+    try:
+        tensors = load_file(folder / "model.safetensors")
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{folder}: model.safetensors is missing or damaged: {error}") from None
+    try:
+        found = make(theirs, tensors)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{folder}: not as {theirs['model_type']} is: {type(error).__name__}: {error}") from None
+    found.model.eval()
+    return found
+
+
+def _activation(theirs: Mapping[str, Any], key: str) -> Any:
+    name = theirs[key]
+    if name not in ACTIVATIONS:
+        raise ValueError(f"{key} {name!r} is none of {', '.join(ACTIVATIONS)}")
+    return ACTIVATIONS[name]
+
+
+def _fill(model: torch.nn.Module, tensors: Tensors) -> None:
+    """All weights of a model; an error where one is missing, left over or of another shape."""
+    wanted = dict(model.named_parameters())
+    faults = [f"{name} is missing" for name in wanted.keys() - tensors.keys()]
+    faults += [f"{name} is too much" for name in tensors.keys() - wanted.keys()]
+    both = wanted.keys() & tensors.keys()
+    faults += [f"{name} has another shape" for name in both if wanted[name].shape != tensors[name].shape]
+    if faults:
+        raise ValueError("; ".join(sorted(faults)[:5]))
+    with torch.no_grad():
+        for name, parameter in wanted.items():
+            parameter.copy_(tensors[name])
+
+
+def _layer(place: int, attention: Tensors, feed_forward: Tensors, norms: tuple[Tensors, Tensors]) -> Tensors:
+    """One layer's tensors under our names."""
+    parts = {"self_attention": attention, "feed_forward": feed_forward}
+    parts |= {f"residuals.{number}.norm": norm for number, norm in enumerate(norms)}
+    return {f"stack.layers.{place}.{part}.{name}": tensor for part, each in parts.items() for name, tensor in each.items()}
+
+
+def _taken(tensors: Tensors, *names: str) -> Tensors:
+    """Weights and biases of modules, stacked where there are several."""
+    return {kind: torch.cat([tensors[f"{name}.{kind}"] for name in names]) for kind in ("weight", "bias")}
+
+
+def _named(prefix: str, tensors: Tensors) -> Tensors:
+    return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
+
+
+def _gpt2(theirs: Mapping[str, Any], tensors: Tensors) -> Pretrained:
+    """Pre-norm; W^Q, W^K, W^V stacked as ours; every matrix transposed."""
+    if theirs.get("scale_attn_by_inverse_layer_idx") or not theirs.get("scale_attn_weights", True):
+        raise ValueError("its attention is scaled otherwise than by √d_k")
+    width = theirs["n_embd"]
+    config = ModelConfig(
+        kind="decoder_only", d_model=width, d_ff=theirs.get("n_inner") or 4 * width, n_heads=theirs["n_head"],
+        decoder_layers=theirs["n_layer"], dropout=theirs["resid_pdrop"], norm="pre", attention_bias=True, positions="learned",
+        activation=_activation(theirs, "activation_function"), max_positions=theirs["n_positions"], scale_embeddings=False,
+        norm_epsilon=theirs["layer_norm_epsilon"], tie="all" if theirs.get("tie_word_embeddings", True) else "none",
+    )  # fmt: skip
+    model = DecoderOnly(config, theirs["vocab_size"])
+    tensors = {name.removeprefix("transformer."): tensor for name, tensor in tensors.items()}
+
+    def turned(name: str) -> Tensors:
+        return {"weight": tensors[f"{name}.weight"].t(), "bias": tensors[f"{name}.bias"]}
+
+    # A weight that is tied has one name, that of the output.
+    tied = {"output_weight": tensors["wte.weight"]}
+    free = {"embedding.weight": tensors["wte.weight"], "output_weight": tensors.get("lm_head.weight", tensors["wte.weight"])}
+    ours: Tensors = {"embedding.positions.learned": tensors["wpe.weight"], **(free if config.tie == "none" else tied)}
+    for place in range(config.decoder_layers):
+        at = f"h.{place}"
+        attention = _named("qkv", turned(f"{at}.attn.c_attn")) | _named("output", turned(f"{at}.attn.c_proj"))
+        feed = _named("inner", turned(f"{at}.mlp.c_fc")) | _named("outer", turned(f"{at}.mlp.c_proj"))
+        ours |= _layer(place, attention, feed, (_taken(tensors, f"{at}.ln_1"), _taken(tensors, f"{at}.ln_2")))
+    ours |= _named("stack.norm", _taken(tensors, "ln_f"))
+    _fill(model, ours)
+    return Pretrained(config, model)
+
+
+def _bert_layers(tensors: Tensors, prefix: str, count: int, names: Mapping[str, str]) -> Tensors:
+    """The layers of BERT and ViT, which keep W^Q, W^K and W^V apart."""
+    ours: Tensors = {}
+    for place in range(count):
+        at = {part: f"{prefix}.{place}.{name}" for part, name in names.items()}
+        attention = _named("qkv", _taken(tensors, at["query"], at["key"], at["value"]))
+        attention |= _named("output", _taken(tensors, at["output"]))
+        feed = _named("inner", _taken(tensors, at["inner"])) | _named("outer", _taken(tensors, at["outer"]))
+        ours |= _layer(place, attention, feed, (_taken(tensors, at["first norm"]), _taken(tensors, at["second norm"])))
+    return ours
+
+
+BERT = {
+    "query": "attention.self.query", "key": "attention.self.key", "value": "attention.self.value",
+    "output": "attention.output.dense", "inner": "intermediate.dense", "outer": "output.dense",
+    "first norm": "attention.output.LayerNorm", "second norm": "output.LayerNorm",
+}  # fmt: skip
+
+
+def _shape(theirs: Mapping[str, Any]) -> dict[str, Any]:
+    """What BERT and ViT say in the same words."""
+    return {
+        "d_model": theirs["hidden_size"], "d_ff": theirs["intermediate_size"], "n_heads": theirs["num_attention_heads"],
+        "encoder_layers": theirs["num_hidden_layers"], "dropout": theirs["hidden_dropout_prob"], "attention_bias": True,
+        "activation": _activation(theirs, "hidden_act"), "positions": "learned", "scale_embeddings": False,
+        "norm_epsilon": theirs["layer_norm_eps"],
+    }  # fmt: skip
+
+
+def _bert(theirs: Mapping[str, Any], tensors: Tensors) -> Pretrained:
+    """Post-norm; with `cls.predictions` it guesses words, with `classifier` it names classes."""
+    config = ModelConfig(kind="encoder_only", norm="post", max_positions=theirs["max_position_embeddings"], **_shape(theirs))
+    classes = len(tensors["classifier.bias"]) if "classifier.bias" in tensors else 0
+    model = EncoderOnly(config, theirs["vocab_size"], classes)
+    ours: Tensors = {
+        "embedding.weight": tensors["bert.embeddings.word_embeddings.weight"],
+        "embedding.positions.learned": tensors["bert.embeddings.position_embeddings.weight"],
+        "segments": tensors["bert.embeddings.token_type_embeddings.weight"],
+    }
+    ours |= _named("embedding_norm", _taken(tensors, "bert.embeddings.LayerNorm"))
+    ours |= _bert_layers(tensors, "bert.encoder.layer", config.encoder_layers, BERT)
+    if classes:
+        ours |= _named("head.pool", _taken(tensors, "bert.pooler.dense")) | _named("head.output", _taken(tensors, "classifier"))
+    else:
+        ours |= _named("head.transform", _taken(tensors, "cls.predictions.transform.dense"))
+        ours |= _named("head.norm", _taken(tensors, "cls.predictions.transform.LayerNorm"))
+        ours["head.bias"] = tensors["cls.predictions.bias"]
+    _fill(model, ours)
+    return Pretrained(config, model)
+
+
+VIT = {
+    "query": "attention.attention.query", "key": "attention.attention.key", "value": "attention.attention.value",
+    "output": "attention.output.dense", "inner": "intermediate.dense", "outer": "output.dense",
+    "first norm": "layernorm_before", "second norm": "layernorm_after",
+}  # fmt: skip
+
+
+def _vit(theirs: Mapping[str, Any], tensors: Tensors) -> Pretrained:
+    """Pre-norm; the convolution that cuts patches is a projection of each patch."""
+    side = theirs["image_size"]
+    height, width = (side, side) if isinstance(side, int) else side
+    patch = theirs["patch_size"]
+    config = ModelConfig(
+        kind="vision", norm="pre", image_height=height, image_width=width, patch=patch, channels=theirs["num_channels"],
+        max_positions=(height // patch) * (width // patch) + 1, **_shape(theirs),
+    )  # fmt: skip
+    model = Vision(config, len(tensors["classifier.bias"]))
+    embeddings = "vit.embeddings"
+    ours: Tensors = {
+        "first": tensors[f"{embeddings}.cls_token"].flatten(),
+        "positions.learned": tensors[f"{embeddings}.position_embeddings"][0],
+        "project.weight": tensors[f"{embeddings}.patch_embeddings.projection.weight"].flatten(1),
+        "project.bias": tensors[f"{embeddings}.patch_embeddings.projection.bias"],
+    }
+    ours |= _bert_layers(tensors, "vit.encoder.layer", config.encoder_layers, VIT)
+    ours |= _named("stack.norm", _taken(tensors, "vit.layernorm")) | _named("output", _taken(tensors, "classifier"))
+    _fill(model, ours)
+    return Pretrained(config, model)

@@ -1,0 +1,234 @@
+"""The report: for each head what it does, its entropy, the BLEU lost without it; and word alignments from the best."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from undivided.config import CorpusFiles, DataConfig
+from undivided.core.console import Console, Progress
+from undivided.core.errors import InputError
+from undivided.data.corpus import Findings, Pair, name_of, read_pairs
+from undivided.inference.score import Score, bleu
+from undivided.inference.translator import Translator
+from undivided.look.heads.aligner import Agreement, Link, Links, agreement, aligned, diagonal, pharaoh, words_of
+from undivided.look.heads.census import MODES, Census, Mode, Tally, links_of
+from undivided.look.result import USES, Use
+from undivided.look.what_if import Head, heads
+from undivided.nn.attention import watch
+
+ALIGNER_LINES = 20_000
+"""So many lines the aligner learns from at most; of more it would not learn much."""
+
+MOST_TOGETHER = 3
+"""Alignments come from the mean of at most so many heads."""
+
+NAMES = {
+    "previous": "previous token", "next": "next token", "same_word": "same word", "punctuation": "punctuation/end",
+    "alignment": "alignment",
+}  # fmt: skip
+"""What a head is called whose attention goes mostly there."""
+
+NAMED_FROM = 0.4
+"""A head is named by a kind of place that gets at least this share of its attention."""
+
+
+@dataclass(frozen=True)
+class HeadReport:
+    """What one head does. Shares are of its attention, a mean over rows; None where a use cannot have such a place."""
+
+    use: Use
+    layer: int
+    head: int
+    previous: float | None
+    next: float | None
+    same_word: float | None
+    """To the word itself, all its subwords; between encoder and decoder, to the same subword."""
+    punctuation: float | None
+    """To punctuation, `<s>` and `</s>`."""
+    alignment: float | None
+    """To the source words that the aligner is sure of."""
+    aligns: Mode | None
+    """Whether its rows align better the word that a position writes, or the one it reads."""
+    aer: float | None
+    entropy: float
+    """In bits."""
+    bleu_lost: float
+    name: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """All heads of a model on a corpus."""
+
+    lines: int
+    bleu: Score
+    heads: tuple[HeadReport, ...]
+    aligners: tuple[tuple[int, int, Mode], ...]
+    """The heads whose mean gives the alignments: layer, head, and which word a row aligns."""
+    agreement: Agreement | None
+    """Of these alignments with the aligner's."""
+    diagonal: Agreement
+    """Of a straight diagonal with the aligner's: what no model at all would reach."""
+    alignments: tuple[str, ...]
+    """In Pharaoh format, one for each line of the corpus up to the last that was looked at; empty for a bad line."""
+
+
+def report(translator: Translator, files: CorpusFiles, lines: int, console: Console) -> Report:
+    """Look at the first `lines` good pairs of a corpus (0: at all)."""
+    pairs = list(islice(_fitting(translator, files), max(lines, ALIGNER_LINES) if lines else None))
+    chosen = pairs[:lines] if lines else pairs
+    if not chosen:
+        raise InputError(f"{name_of(files)}: no line can be used")
+    every = _heads(translator, chosen[0])
+    if not every:
+        raise InputError("this model has no attention, so it has no heads to be named; look at a sentence of it instead")
+    console.say(f"aligning the words of {len(pairs):,} lines")
+    links = aligned([(words_of(pair.source), words_of(pair.target)) for pair in pairs])[: len(chosen)]
+    census = Census(translator.artifact)
+    progress = Progress(console, "lines looked at", len(chosen))
+    for pair, linked in zip(chosen, links, strict=True):
+        census.count(pair.source, pair.target, linked)
+        progress.advance(1)
+    aligners, found, agreed = _best(census, links)
+    score, lost = _bleu_lost(translator, every, chosen, console)
+    console.clear()
+    texts = {pair.line: pharaoh(each) for pair, each in zip(chosen, found, strict=True)}
+    straight = [diagonal(len(words_of(pair.source)), len(words_of(pair.target))) for pair in chosen]
+    return Report(
+        len(chosen), score, tuple(_one(head, census, links, value) for head, value in zip(every, lost, strict=True)),
+        aligners, agreed, agreement(straight, links), tuple(texts.get(line, "") for line in range(1, chosen[-1].line + 1)),
+    )  # fmt: skip
+
+
+def _fitting(translator: Translator, files: CorpusFiles) -> Iterator[Pair]:
+    """The good pairs that are not longer than those of training."""
+    tokenizer = translator.artifact.tokenizer
+    for pair in read_pairs(files, DataConfig(), Findings(name_of(files))):
+        sides = (tokenizer.source.encode([pair.source])[0], tokenizer.target.encode([pair.target])[0])
+        if max(map(len, sides)) <= translator.longest:
+            yield pair
+
+
+def _heads(translator: Translator, pair: Pair) -> list[Head]:
+    artifact = translator.artifact
+    ids = artifact.tokenizer.source.encode([pair.source])[0], artifact.tokenizer.target.encode([pair.target])[0]
+    return heads(artifact.model, *ids)
+
+
+def _bleu_lost(translator: Translator, every: Sequence[Head], pairs: Sequence[Pair], console: Console) -> tuple[Score, list[float]]:
+    """BLEU of greedy search with all heads, and how much of it is lost without each."""
+    sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    progress = Progress(console, "lines translated without a head", len(sources) * (len(every) + 1))
+
+    def scored() -> Score:
+        results = translator.stream(sources, advance=progress.advance, beam_size=1, n_best=1)
+        return bleu([result.text for result in results], references, translator.artifact.recipe.data.target_lang)
+
+    whole = scored()
+    lost = []
+    for head in every:
+        with watch(head.off()):
+            lost.append(whole.score - scored().score)
+    return whole, lost
+
+
+def _mode(tally: Tally, layer: int, head: int) -> tuple[Mode | None, float | None]:
+    """How a head of encoder-decoder attention aligns best, and how much of it goes to sure links."""
+    shares = {mode: tally.mean(f"alignment {mode}", layer, head) for mode in MODES}
+    known = {mode: share for mode, share in shares.items() if share is not None}
+    if not known:
+        return None, None
+    mode = max(known, key=lambda each: known[each])
+    return mode, known[mode]
+
+
+def _one(head: Head, census: Census, links: Sequence[Links], lost: float) -> HeadReport:
+    tally = census.tallies[head.use]
+    place = head.layer, head.head
+    shares = {name: tally.mean(name, *place) for name in ("previous", "next", "same_word", "punctuation")}
+    mode, alignment = _mode(tally, *place)
+    aer = None
+    if mode is not None:
+        aer = agreement([links_of(matrix[place]) for matrix in census.matrices[mode]], links).aer
+    name = named(shares | {"alignment": alignment}, tally.mean("spread", *place) or 0.0)
+    entropy = tally.mean("entropy", *place) or 0.0
+    return HeadReport(
+        head.use, *place, shares["previous"], shares["next"], shares["same_word"], shares["punctuation"], alignment, mode, aer,
+        entropy, lost, name,
+    )  # fmt: skip
+
+
+def named(shares: dict[str, float | None], spread: float) -> str:
+    """What a head is called: the kind of place where most of it goes; `broad` if it goes everywhere, else `mixed`."""
+    kinds = {name: share for name, share in shares.items() if share is not None and share >= NAMED_FROM}
+    if kinds:
+        return NAMES[max(kinds, key=lambda name: kinds[name])]
+    return "broad" if spread >= 0.8 else "mixed"
+
+
+def _best(
+    census: Census, links: Sequence[Links]
+) -> tuple[tuple[tuple[int, int, Mode], ...], list[frozenset[Link]], Agreement | None]:
+    """The heads that align best, what they find together, and how that agrees with the aligner."""
+    first = census.matrices["writes"]
+    if not first:
+        return (), [frozenset() for _ in links], None
+    layers, count = first[0].shape[:2]
+    each = []
+    for layer, head in np.ndindex(layers, count):
+        mode = _mode(census.tallies["cross"], layer, head)[0] or "writes"
+        found = [links_of(matrix[layer, head]) for matrix in census.matrices[mode]]
+        each.append((agreement(found, links).aer, (int(layer), int(head), mode)))
+    ranked = [place for _, place in sorted(each)][:MOST_TOGETHER]
+    results = []
+    for size in range(1, len(ranked) + 1):
+        together = [census.matrices[mode] for _, _, mode in ranked[:size]]
+        sums = [sum(part[pair][place[:2]] for part, place in zip(together, ranked, strict=False)) for pair in range(len(links))]
+        found = [links_of(np.asarray(matrix)) for matrix in sums]
+        results.append((agreement(found, links), tuple(ranked[:size]), found))
+    agreed, chosen, found = min(results, key=lambda result: result[0].aer)
+    return chosen, found, agreed
+
+
+def as_json(result: Report) -> str:
+    """The report for programs; the alignments have a file of their own."""
+    values = dataclasses.asdict(result)
+    del values["alignments"]
+    values["agreement"] = result.agreement._asdict() if result.agreement else None
+    values["diagonal"] = result.diagonal._asdict()
+    return json.dumps({"format": "undivided heads", "format_version": 1} | values, indent=1) + "\n"
+
+
+def table(result: Report) -> str:
+    """The report for people."""
+    lines = [f"{result.lines:,} lines; greedy search with all heads: {result.bleu}"]
+    columns = ("layer", "head", "name", "prev.", "next", "same", "punct.", "align.", "AER", "entropy", "BLEU lost")
+    form = "{:>5} {:>4}  {:<15} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6} {:>7} {:>9}"
+    for use, name in USES.items():
+        rows = [row for row in result.heads if row.use == use]
+        if rows:
+            lines += ["", name, form.format(*columns)]
+        for row in rows:
+            shares = [row.previous, row.next, row.same_word, row.punctuation, row.alignment, row.aer]
+            cells = ["–" if share is None else f"{share:.2f}" for share in shares]
+            lines.append(form.format(row.layer + 1, row.head + 1, row.name, *cells, f"{row.entropy:.2f}", f"{row.bleu_lost:+.2f}"))
+    return "\n".join([*lines, *_aligners(result)]) + "\n"
+
+
+def _aligners(result: Report) -> list[str]:
+    if result.agreement is None:
+        return []
+    which = ", ".join(f"layer {layer + 1} head {head + 1} (by the word it {mode})" for layer, head, mode in result.aligners)
+    agreed = result.agreement
+    figures = f"error rate {agreed.aer:.3f}, precision {agreed.precision:.3f}, recall {agreed.recall:.3f}"
+    return [
+        "",
+        f"word alignments from {which}: {figures} against IBM model 1 in both directions;",
+        f"a straight diagonal has error rate {result.diagonal.aer:.3f}",
+    ]

@@ -1,0 +1,168 @@
+"""Trees as text that a sequence-to-sequence model learns to write, and any text as a tree. [paper 6.3]
+
+Two ways to write `(S (NP (PRP It)) (VP (VBZ rains)))`, with tags (`keep`) or one symbol for all of them (`xx`):
+
+- `vinyals` (Vinyals et al., 2015): `(S (NP XX )NP (VP XX )VP )S`, every bracket a token of its own, closing ones with labels.
+- `compact`: `(S(NP|XX) (VP|XX))`, one token for each word, with the brackets that open before it and close after it. A treebank
+  has few such tokens (1,100 in 26,500 trees, 2,900 with tags), targets are less than half as long, and token i of the target
+  tells of token i of the source: where a word has several subwords, the target has `~` for all but the first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Literal, get_args
+
+from undivided.paper.parsing.trees import TOP, Leaf, Node, Tree, escaped
+
+Form = Literal["compact", "vinyals"]
+Tags = Literal["keep", "xx"]
+FORMS: tuple[str, ...] = get_args(Form)
+TAGS: tuple[str, ...] = get_args(Tags)
+
+XX = "XX"
+SAME_WORD = "~"
+
+MOST_OPEN = 200
+"""Brackets that may be open at once in a repaired tree; those beyond are ignored."""
+
+Fault = Literal["too few words", "too many words", "brackets left open", "brackets that close nothing", "empty brackets", "other"]
+FAULTS: tuple[Fault, ...] = get_args(Fault)
+"""What may be wrong with a tree that a model wrote. `other` is text that is no symbol, or more than `MOST_OPEN` brackets."""
+
+COMPACT = re.compile(r"((?:\([^\s()|]+)+\|)?[^\s()|<>]+\)*")
+SYMBOL = re.compile(r"\(([^\s()|]+)|(\))([^\s()|]*)|([^\s()|]+)")
+
+
+def linearise(tree: Node, form: Form = "compact", tags: Tags = "keep") -> list[str]:
+    """A plain tree as tokens; `TOP` is left out. In form `compact` there is one for each word."""
+    units = _units(tree, closing=form == "vinyals", tags=tags)
+    if form == "compact":
+        return ["".join(opened) + ("|" if opened else "") + tag + "".join(closed) for opened, tag, closed in units]
+    return [symbol for opened, tag, closed in units for symbol in (*opened, tag, *closed)]
+
+
+def _units(tree: Node, closing: bool, tags: Tags) -> list[tuple[list[str], str, list[str]]]:
+    """For each word: the brackets that open before it, its tag, the brackets that close after it."""
+    units: list[tuple[list[str], str, list[str]]] = []
+    waiting: list[str] = []
+
+    def walk(tree: Tree) -> None:
+        nonlocal waiting
+        if isinstance(tree, Leaf):
+            units.append((waiting, tree.tag if tags == "keep" else XX, []))
+            waiting = []
+            return
+        waiting.append(f"({tree.label}")
+        for child in tree.children:
+            walk(child)
+        units[-1][2].append(f"){tree.label}" if closing else ")")
+
+    for child in tree.children:
+        walk(child)
+    return units
+
+
+def aligned(units: Sequence[str], pieces: Sequence[int]) -> list[str]:
+    """Compact tokens made as many as the source has subwords: `~` for each further subword of a word."""
+    return [each for unit, count in zip(units, pieces, strict=True) for each in (unit, *[SAME_WORD] * (count - 1))]
+
+
+def repair(text: str, words: Sequence[str], tag_of: Callable[[str], str] | None = None) -> Node:
+    """A tree over exactly these words from whatever a model wrote, in either form."""
+    return mended(text, words, tag_of)[0]
+
+
+def mended(text: str, words: Sequence[str], tag_of: Callable[[str], str] | None = None) -> tuple[Node, frozenset[Fault]]:
+    """As `repair`, and what was wrong with the text: nothing where it was a tree over exactly these words already.
+
+    Tags stand for the words in turn. Too many are ignored; words that none stands for join the last constituent. Brackets
+    that close nothing are ignored, those left open close at the end, and those around no word vanish. A closing bracket
+    with a label closes the innermost open one of that label, and all inside of it.
+    """
+    builder = _Builder(words, tag_of or guessed_tag)
+    for opened, closed, closing_label, tag in SYMBOL.findall(text):
+        if opened:
+            builder.open(opened)
+        elif closed:
+            builder.close(closing_label)
+        elif tag != SAME_WORD:
+            builder.word(tag)
+    if re.search(r"[^\s|]", SYMBOL.sub("", text)):
+        builder.faults.add("other")
+    return builder.finished(), frozenset(builder.faults)
+
+
+class _Builder:
+    """A tree that grows from left to right and is always one over the words so far."""
+
+    def __init__(self, words: Sequence[str], tag_of: Callable[[str], str]) -> None:
+        self.words, self.tag_of, self.used = words, tag_of, 0
+        self.stack: list[tuple[str, list[Tree]]] = [(TOP, [])]
+        self.faults: set[Fault] = set()
+
+    def open(self, label: str) -> None:
+        if len(self.stack) <= MOST_OPEN:
+            self.stack.append((label, []))
+        else:
+            self.faults.add("other")
+
+    def close(self, label: str) -> None:
+        depth = len(self.stack) - 1
+        while label and depth and self.stack[depth][0] != label:
+            depth -= 1
+        if not depth:
+            self.faults.add("brackets that close nothing")
+            return
+        self._close_inside(depth)
+        self._pop()
+
+    def word(self, tag: str) -> None:
+        if self.used == len(self.words):
+            self.faults.add("too many words")
+            return
+        word = self.words[self.used]
+        self.stack[-1][1].append(Leaf(self.tag_of(word) if tag == XX else tag, escaped(word)))
+        self.used += 1
+
+    def finished(self) -> Node:
+        self._close_inside(0)
+        children = self.stack[0][1]
+        if self.used < len(self.words):
+            self.faults.add("too few words")
+            rest = [Leaf(self.tag_of(word), escaped(word)) for word in self.words[self.used :]]
+            if children and isinstance(last := children[-1], Node):
+                children[-1] = Node(last.label, (*last.children, *rest))
+            else:
+                children += rest
+        return Node(TOP, tuple(children))
+
+    def _close_inside(self, depth: int) -> None:
+        """Close what is still open inside of a bracket."""
+        while len(self.stack) > depth + 1:
+            self.faults.add("brackets left open")
+            self._pop()
+
+    def _pop(self) -> None:
+        label, children = self.stack.pop()
+        if children:
+            self.stack[-1][1].append(Node(label, tuple(children)))
+        else:
+            self.faults.add("empty brackets")
+
+
+_PUNCTUATION = {",": ",", ".": ".", "?": ".", "!": ".", ":": ":", ";": ":", "--": ":", "...": ":", "``": "``", "''": "''",
+                "(": "-LRB-", ")": "-RRB-", "[": "-LRB-", "]": "-RRB-", "{": "-LRB-", "}": "-RRB-"}  # fmt: skip
+
+
+def guessed_tag(word: str) -> str:
+    """The tag of a word that a model gave none: that of punctuation, else `XX`."""
+    return _PUNCTUATION.get(word, XX)
+
+
+def balance(piece: str) -> tuple[bool, int]:
+    """Of one token of form `compact`: whether it stands for a word, and how many more brackets it opens than it closes."""
+    token = piece.removeprefix("▁")
+    stands = bool(COMPACT.fullmatch(token)) and token != SAME_WORD
+    return stands, token.count("(") - token.count(")") if stands else 0

@@ -1,0 +1,298 @@
+"""Table 4: parsers taught by recipes beside a grammar read off the same trees, scored and reported. [paper 6.3, Table 4]"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from undivided.config import SearchConfig, build
+from undivided.config.settings import Values
+from undivided.core.console import Console, Progress, plural
+from undivided.core.errors import InputError
+from undivided.data.store import open_store
+from undivided.inference.translator import Translator
+from undivided.paper import report
+from undivided.paper.parsing.brackets import Agreement, Counts, agreement, sentence_counts
+from undivided.paper.parsing.cky import LONGEST, Parse, Parser
+from undivided.paper.parsing.linear import FAULTS, Fault, mended
+from undivided.paper.parsing.parser import Output, Treebank, Writing, open_treebank, outputs, teach
+from undivided.paper.parsing.pcfg import Grammar
+from undivided.paper.parsing.trees import Node, leaves, parse_tree, retagged, words, write_trees, written
+from undivided.paper.runs import facts_of, fingerprint, line_by_line
+
+PAPER: tuple[tuple[str, str, float], ...] = (
+    ("Vinyals & Kaiser et al. (2014)", "WSJ only, discriminative", 88.3),
+    ("Petrov et al. (2006)", "WSJ only, discriminative", 90.4),
+    ("Zhu et al. (2013)", "WSJ only, discriminative", 90.4),
+    ("Dyer et al. (2016)", "WSJ only, discriminative", 91.7),
+    ("Transformer (4 layers)", "WSJ only, discriminative", 91.3),
+    ("Zhu et al. (2013)", "semi-supervised", 91.3),
+    ("Huang & Harper (2009)", "semi-supervised", 91.3),
+    ("McClosky et al. (2006)", "semi-supervised", 92.1),
+    ("Vinyals & Kaiser et al. (2014)", "semi-supervised", 92.1),
+    ("Transformer (4 layers)", "semi-supervised", 92.7),
+    ("Luong et al. (2015)", "multi-task", 93.0),
+    ("Dyer et al. (2016)", "generative", 93.3),
+)
+"""The paper's own Table 4: F1 on section 23 of the Wall Street Journal treebank."""
+
+LENGTHS = ((1, 10), (11, 20), (21, 30), (31, 40), (41, 60), (61, 10**9))
+
+ENGINE = "torch"
+"""What decodes: the reference, so that F1 is of the model as it was trained and not of 8-bit weights."""
+
+MADE = ("parser", "parameters", "minutes of training", "threads", "steps", "passes", "trees learned from", "too long", "engine",
+        "beam", "α", "longest output")  # fmt: skip
+"""Of each entry: how it came to be, and how it parsed."""
+
+REPAIRS = ("parser", "outputs", "well-formed", "not the beam's first", "repaired", *FAULTS, "cut at the limit", "in pieces")
+"""Of the entries that were taught: what they wrote for test."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One parser in the table."""
+
+    name: str
+    made: tuple[str, ...]
+    """As in `MADE`."""
+    dev: Agreement
+    test: list[Counts | None]
+    """With the tags of the reference, so that no sentence is left out for a mistaken comma."""
+    own_tags: Agreement
+    """Of test, with the parser's own tags."""
+    repairs: tuple[int, ...] = ()
+    """As in `REPAIRS`, without the name; none of a grammar, which makes nothing but trees."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def agreement(self) -> Agreement:
+        """On test."""
+        return agreement(self.test)
+
+
+def table4(
+    recipes: dict[str, Values],
+    trees: Path,
+    writing: Writing,
+    out: Path,
+    console: Console,
+    *,
+    first: int = 0,
+    grafts: int = 0,
+    grammar: bool = True,
+) -> list[Entry]:
+    """Teach every recipe, read the grammar, parse dev and test with each, and score. Stopped, it goes on where it was."""
+    if not recipes and not grammar:
+        raise InputError("nothing to do: name a recipe, or leave out --no-grammar")
+    bank = open_treebank(trees, first, console, grafts)
+    entries = []
+    for name, values in recipes.items():
+        entries.append(taught_entry(name, values, bank, writing, out / name, console))
+    if grammar:
+        entries.append(grammar_entry(bank, out / "grammar", console))
+    return entries
+
+
+def taught_entry(name: str, values: Values, bank: Treebank, writing: Writing, out: Path, console: Console) -> Entry:
+    """Train, parse and score one recipe."""
+    model = teach(values, bank, writing, out, console)
+    asked = build(values)
+    translator = Translator(model, asked.train.device, asked.train.threads, ENGINE)
+    # A training that was done before may have begun with other settings of search than are asked for now.
+    search = translator.search_config(**{key: getattr(asked.search, key) for key in values.get("search") or {}})
+    key = fingerprint((model / "manifest.json").read_text(), search, ENGINE, "nothing but trees")
+    found, mends = {}, {}
+    for part, gold in (("dev", bank.dev), ("test", bank.test)):
+        progress = Progress(console, f"parsed {part} sentences", len(gold))
+        found[part] = _outputs(translator, search, gold, out / f"{part}-{key}.tsv", progress)
+        mends[part] = [mended(output.text, words(tree)) for output, tree in zip(found[part], gold, strict=True)]
+        console.clear()
+    parsed = {part: [tree for tree, _ in each] for part, each in mends.items()}
+    entry = _entry(name, _made(translator, model, search), bank, parsed, out)
+    if bank.grafts:
+        grafts = (out / "data" / "train.words").read_bytes().count(b"\n") - len(bank.train)
+        entry = replace(
+            entry, notes=(f"of the trees it learned from, {grafts:,} grafted: the treebank's with constituents of others",)
+        )
+    return replace(entry, repairs=_repairs(found["test"], [faults for _, faults in mends["test"]]))
+
+
+def _outputs(translator: Translator, search: SearchConfig, gold: Sequence[Node], path: Path, progress: Progress) -> list[Output]:
+    """What the model writes for the words of some trees, kept as it is, so that what repair did can be told."""
+
+    def work(trees: Sequence[Node]) -> Iterator[str]:
+        for each in outputs(translator, [words(tree) for tree in trees], search, progress.advance):
+            yield f"{int(each.finished)}\t{each.pieces}\t{each.rank}\t{each.text}"
+
+    rows = [line.split("\t", 3) for line in line_by_line(path, gold, work, 250)]
+    return [Output(finished == "1", int(pieces), int(rank), text) for finished, pieces, rank, text in rows]
+
+
+def _made(translator: Translator, model: Path, search: SearchConfig) -> tuple[str, ...]:
+    recipe, facts = translator.artifact.recipe, facts_of(model)
+    store = open_store(model / "training", recipe.data.train, translator.artifact.tokenizer, recipe.data)
+    counts = [facts["parameters"], facts["threads"], facts["steps"], facts["epochs"], len(store), sum(store.over_length)]
+    parameters, *others = (f"{count:,}" for count in counts)
+    limit = f"input + {search.max_extra}"
+    return (parameters, _minutes(facts["seconds"]), *others, translator.engine.name,
+            str(search.beam_size), f"{search.length_penalty:g}", limit)  # fmt: skip
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.1f}"
+
+
+def _repairs(found: Sequence[Output], faults: Sequence[frozenset[Fault]]) -> tuple[int, ...]:
+    """How often repair had something to do, and what; one output may have several faults."""
+    well = sum(not each for each in faults)
+    kinds = [sum(kind in each for each in faults) for kind in FAULTS]
+    cut, pieces = sum(not output.finished for output in found), sum(output.pieces > 1 for output in found)
+    return (len(found), well, sum(output.rank > 0 for output in found), len(found) - well, *kinds, cut, pieces)
+
+
+def grammar_entry(bank: Treebank, out: Path, console: Console) -> Entry:
+    """The grammar of the training trees, parsed with and scored."""
+    begin = time.perf_counter()
+    parser = Parser(Grammar(bank.train))
+    minutes = _minutes(time.perf_counter() - begin)
+    key = fingerprint(bank.digests, [len(bank.train), len(bank.dev), len(bank.test)])
+    grammar = parser.grammar
+    rules = f"{len(grammar.binary):,} binary and {len(grammar.unary):,} unary rules"
+    notes, parsed = [f"{len(grammar.symbols):,} symbols, {rules}"], {}
+    for part, gold in (("dev", bank.dev), ("test", bank.test)):
+        progress = Progress(console, f"parsed {part} sentences by the grammar", len(gold))
+
+        def work(trees: Sequence[Node], progress: Progress = progress) -> Iterator[str]:
+            for tree in trees:
+                found: Parse = parser.parse(words(tree))
+                yield f"{found.pieces}\t{found.failed}\t{written(found.tree)}"
+                progress.advance(1)
+
+        rows = [line.split("\t", 2) for line in line_by_line(out / f"{part}-{key}.tsv", gold, work, 10)]
+        parsed[part] = [parse_tree(row[2]) for row in rows]
+        console.clear()
+        cut, failed = sum(row[0] != "1" for row in rows), sum(row[1] != "0" for row in rows)
+        notes.append(
+            f"{part}: {plural(cut, 'sentence')} of more than {LONGEST} words parsed in pieces, {plural(failed, 'sentence')} "
+            "without a tree under the grammar (at least in a piece), whose words stand side by side"
+        )
+    made = (*["–", minutes, "1", "–", "–"], f"{len(bank.train):,}", *["0", "CKY", "–", "–", "–"])
+    return replace(_entry("grammar (PCFG)", made, bank, parsed, out), notes=tuple(notes))
+
+
+def _entry(name: str, made: tuple[str, ...], bank: Treebank, parsed: dict[str, list[Node]], out: Path) -> Entry:
+    """Score, and leave files that EVALB takes: the reference, and ours under its tags and under our own."""
+    dev = agreement(_counts(bank.dev, with_gold_tags(bank.dev, parsed["dev"])))
+    ours = with_gold_tags(bank.test, parsed["test"])
+    write_trees(out / "test.gold", bank.test)
+    write_trees(out / "test.parsed", ours)
+    write_trees(out / "test.own-tags", parsed["test"])
+    return Entry(name, made, dev, _counts(bank.test, ours), agreement(_counts(bank.test, parsed["test"])))
+
+
+def _counts(gold: Sequence[Node], ours: Sequence[Node]) -> list[Counts | None]:
+    return [sentence_counts(*both) for both in zip(gold, ours, strict=True)]
+
+
+def with_gold_tags(gold: Sequence[Node], ours: Sequence[Node]) -> list[Node]:
+    """Our trees under the tags of the reference."""
+    return [retagged(mine, (leaf.tag for leaf in leaves(right))) for right, mine in zip(gold, ours, strict=True)]
+
+
+def f1_of(sums: np.ndarray) -> float:
+    """Labelled F1 from summed `Counts`."""
+    return 200 * float(sums[2]) / max(1.0, float(sums[0] + sums[1]))
+
+
+def write_report(entries: Sequence[Entry], trees: Path, writing: Writing, path: Path, arguments: Sequence[str]) -> None:
+    """The table beside the paper's, what EVALB is told, what repair did, and F1 by length with a picture."""
+    bins = [each for each in LENGTHS if _of_length(entries[0], *each)]
+    lines = report.head(f"Table 4 on {trees.name}: English constituency parsing", arguments)
+    lines += [_introduction(entries[0]), "", _results(entries), "", "How each came to be, and how it parsed:", ""]
+    lines += [report.table(MADE, [[entry.name, *entry.made] for entry in entries]), ""]
+    lines += [f"- {entry.name}: {'; '.join(entry.notes)}." for entry in entries if entry.notes]
+    lines += ["", *_taught(entries, writing)]
+    lines += ["F1 by length of the sentence in words that count:", "", _by_length(entries, bins), ""]
+    lines += [f"![F1 by length of the sentence]({path.stem}-length.svg)", ""]
+    lines += [
+        "The paper's Table 4, on another treebank (section 23 of the Wall Street Journal), so not to be compared digit by digit:",
+        "",
+    ]
+    lines.append(report.table(["parser", "training", "F1"], [[name, kind, f"{f1:.1f}"] for name, kind, f1 in PAPER]))
+    _length_chart(entries, bins).write(path.with_name(f"{path.stem}-length.svg"))
+    report.write(path, lines)
+
+
+def _introduction(entry: Entry) -> str:
+    return (
+        f"Labelled brackets by EVALB's conventions (COLLINS.prm: punctuation and `TOP` do not count, PRT is ADVP) on all "
+        f"{plural(len(entry.test), 'test sentence')}, none left out. The interval holds 95 % of the F1 of 1,000 resamplings of "
+        "the sentences. Trees are scored under the reference's tags, as is usual for parsers that are judged by brackets; under "
+        "a parser's own tags EVALB refuses sentences where punctuation is tagged otherwise, and the last columns say how many."
+    )
+
+
+def _results(entries: Sequence[Entry]) -> str:
+    header = ["parser", "F1", "95 %", "precision", "recall", "exact match", "crossing", "none crossing", "at most 2 crossing",
+              "F1 dev", "own tags right", "F1 under own tags", "refused"]  # fmt: skip
+    rows = []
+    for entry in entries:
+        right, own = entry.agreement, entry.own_tags
+        figures = [right.precision, right.recall, right.exact, right.crossing, right.no_crossing, right.few_crossing, entry.dev.f1]
+        figures += [own.tagging, own.f1]
+        low_high = report.interval(*_spread([each for each in entry.test if each is not None]))
+        rows.append([entry.name, f"**{right.f1:.2f}**", low_high, *(f"{each:.2f}" for each in figures), str(own.invalid)])
+    return report.table(header, rows)
+
+
+def _spread(counts: Sequence[Counts]) -> tuple[float, float]:
+    return report.resampled(f1_of, np.array(counts, dtype=np.int64))
+
+
+def _taught(entries: Sequence[Entry], writing: Writing) -> list[str]:
+    """How the parsers that were taught write trees, and what repair had to do to their outputs; nothing if there are none."""
+    taught = [entry for entry in entries if entry.repairs]
+    if not taught:
+        return []
+    said = (
+        f"The parsers that were taught write trees in the form `{writing.form}`, tags `{writing.tags}`, decoded by the engine "
+        f"`{ENGINE}` (the reference, in the arithmetic of training). In form `compact` the "
+        "search writes nothing but trees: a word may not close more brackets than are open, the last one closes all. Else, and "
+        "where that finds none, the best hypothesis of the beam that is a tree over exactly the words is taken, and the best of "
+        "all where there is none. What they wrote for test: "
+        "how many outputs were such trees, how many of them not the first of the beam, how many had to be repaired and why "
+        "(one may have several faults), how many ended at the length limit and not by themselves, and how many sentences were "
+        "so long that they were parsed in pieces."
+    )
+    return [said, "", report.table(REPAIRS, [[entry.name, *entry.repairs] for entry in taught]), ""]
+
+
+def _of_length(entry: Entry, low: int, high: int) -> list[Counts]:
+    return [each for each in entry.test if each is not None and low <= each.words <= high]
+
+
+def _bin_name(low: int, high: int) -> str:
+    return f"{low}–{high}" if high < 10**9 else f"{low} and more"
+
+
+def _by_length(entries: Sequence[Entry], bins: Sequence[tuple[int, int]]) -> str:
+    rows = []
+    for each in bins:
+        chosen = [_of_length(entry, *each) for entry in entries]
+        rows.append([_bin_name(*each), str(len(chosen[0])), *(f"{agreement(part).f1:.2f}" for part in chosen)])
+    return report.table(["words", "sentences", *(entry.name for entry in entries)], rows)
+
+
+def _length_chart(entries: Sequence[Entry], bins: Sequence[tuple[int, int]]) -> report.Chart:
+    series = []
+    for entry in entries:
+        parts = [_of_length(entry, *each) for each in bins]
+        points = [(float(place), agreement(part).f1) for place, part in enumerate(parts)]
+        series.append(report.Series(entry.name, points, [_spread(part) for part in parts]))
+    names = [_bin_name(*each) for each in bins]
+    return report.Chart("F1 by length of the sentence", "words that count", "labelled F1", series, names=names)

@@ -1,0 +1,214 @@
+"""Constituency trees: read from Penn brackets, made plain, written. [paper 6.3]"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from undivided.config.settings import listed
+from undivided.core.errors import InputError
+from undivided.data.corpus import byte_lines
+
+TOP = "TOP"
+"""The label above every plain tree, which scoring leaves out."""
+
+ROOTS = ("", TOP, "ROOT", "S1")
+"""What treebanks write above the sentence."""
+
+TRACE = "-NONE-"
+"""The tag of what is not said: traces and the like."""
+
+DEEPEST = 400
+"""Most brackets around a word. Treebanks stay far below; a file of nothing but brackets is refused."""
+
+
+class Leaf(NamedTuple):
+    """One word under its tag (part of speech)."""
+
+    tag: str
+    word: str
+
+
+class Node(NamedTuple):
+    """One constituent."""
+
+    label: str
+    children: tuple[Tree, ...]
+
+
+Tree: TypeAlias = "Leaf | Node"
+
+
+class NotATree(ValueError):
+    """What is wrong with some text that should be a tree."""
+
+
+def parse_tree(text: str) -> Node:
+    """The one tree that a text holds, such as `(S (NP (PRP It)) (VP (VBZ rains)))`, as it stands."""
+    open_nodes: list[tuple[str, list[Tree | str]]] = [("", [])]
+    tokens = re.findall(r"[()]|[^ \t\r\n()]+", text)
+    for place, token in enumerate(tokens):
+        if token == "(":
+            after = tokens[place + 1] if place + 1 < len(tokens) else ""
+            open_nodes.append(("" if after in ("(", ")") else after, []))
+            if len(open_nodes) > DEEPEST:
+                raise NotATree(f"more than {DEEPEST} brackets are open at once")
+        elif token == ")":
+            if len(open_nodes) == 1:
+                raise NotATree("it closes a bracket that was not opened")
+            label, inside = open_nodes.pop()
+            open_nodes[-1][1].append(_closed(label, inside))
+        elif tokens[place - 1] != "(" or place == 0:
+            open_nodes[-1][1].append(token)
+    if len(open_nodes) > 1:
+        raise NotATree(f"{len(open_nodes) - 1} of its brackets are not closed")
+    return _only(open_nodes[0][1])
+
+
+def _closed(label: str, inside: list[Tree | str]) -> Tree:
+    """What a closed bracket is: a word under its tag, or a constituent."""
+    words = [each for each in inside if isinstance(each, str)]
+    if words and len(inside) > 1:
+        raise NotATree(f"the bracket ({label} … holds {' '.join(words)!r} beside something else; a word has a bracket of its own")
+    if not inside:
+        raise NotATree(f"the bracket ({label}) holds nothing; a word stands under a tag, as in (NN tree)")
+    if words:
+        if not label:
+            raise NotATree(f"the word {words[0]!r} has no tag")
+        return Leaf(label, words[0])
+    return Node(label, tuple(each for each in inside if not isinstance(each, str)))
+
+
+def _only(found: list[Tree | str]) -> Node:
+    if any(isinstance(each, str) for each in found) or not found:
+        raise NotATree("text stands outside of brackets" if found else "there are no brackets")
+    if len(found) > 1:
+        raise NotATree(f"{len(found)} trees stand in one line; one tree a line")
+    (tree,) = found
+    return Node("", (tree,)) if isinstance(tree, Leaf) else tree  # type: ignore[return-value]
+
+
+def plain(tree: Node) -> Node:
+    """The tree that parsers learn: no traces and nothing empty, no functions (`NP-SBJ-1` is `NP`), `TOP` above."""
+    top = _plain(tree)
+    if top is None:
+        raise NotATree("it has no word but traces")
+    if isinstance(top, Node) and top.label in ROOTS:
+        return Node(TOP, top.children)
+    return Node(TOP, (top,))
+
+
+def _plain(tree: Tree) -> Tree | None:
+    if isinstance(tree, Leaf):
+        return None if tree.tag == TRACE else Leaf(bare(tree.tag, r"\|"), tree.word)
+    children = tuple(child for child in map(_plain, tree.children) if child is not None)
+    return Node(bare(tree.label, r"[-=|]"), children) if children else None
+
+
+def bare(label: str, cut: str) -> str:
+    """A label up to its first cutting character; one that begins with it, such as `-LRB-`, stays."""
+    return label[:1] + re.split(cut, label[1:], maxsplit=1)[0]
+
+
+def read_trees(*paths: str | Path) -> list[list[Node]]:
+    """The plain trees of each file. Every fault of every file is named with its line."""
+    faults: list[str] = []
+    files = [list(_read(Path(path), faults)) for path in paths]
+    if faults:
+        raise InputError(listed("the trees have", _first(faults)))
+    return files
+
+
+def read_most_trees(path: str | Path) -> tuple[list[Node], list[str]]:
+    """The plain trees of a file to learn from, and what is wrong with lines that are not trees; an error if none is."""
+    faults: list[str] = []
+    trees = list(_read(Path(path), faults))
+    if not trees:
+        raise InputError(listed("the trees have", _first(faults)))
+    return trees, faults
+
+
+def _first(faults: list[str]) -> list[str]:
+    return faults if len(faults) <= 10 else [*faults[:10], f"and {len(faults) - 10:,} more"]
+
+
+def _read(path: Path, faults: list[str]) -> Iterator[Node]:
+    count = len(faults)
+    for line, text in _chunks(path, faults):
+        count = -1
+        try:
+            yield plain(parse_tree(text))
+        except NotATree as fault:
+            faults.append(f"{path}, line {line}: not a tree: {fault}")
+    if count == len(faults):
+        faults.append(f"{path}: there are no trees in it")
+
+
+def _chunks(path: Path, faults: list[str]) -> Iterator[tuple[int, str]]:
+    """The text of each tree with the line it begins in: a tree begins at a line's first column and may go on indented."""
+    begun, lines = 0, list[str]()
+    for number, raw in enumerate(byte_lines(path), 1):
+        try:
+            line = raw.decode("utf-8")
+        except UnicodeDecodeError:
+            faults.append(f"{path}, line {number}: not valid UTF-8")
+            continue
+        goes_on = lines and line[:1].isspace() and line.strip()
+        if lines and not goes_on:
+            yield begun, "\n".join(lines)
+            lines = []
+        if line.strip():
+            begun = begun if goes_on else number
+            lines.append(line)
+    if lines:
+        yield begun, "\n".join(lines)
+
+
+def leaves(tree: Tree) -> Iterator[Leaf]:
+    """The words of a tree in their order, each under its tag."""
+    if isinstance(tree, Leaf):
+        yield tree
+        return
+    for child in tree.children:
+        yield from leaves(child)
+
+
+def words(tree: Tree) -> list[str]:
+    """The words of a tree as they were written, brackets as brackets: what a parser is given."""
+    return [unescaped(leaf.word) for leaf in leaves(tree)]
+
+
+def retagged(tree: Node, tags: Iterable[str]) -> Node:
+    """The same tree with other tags, one for each word."""
+    turn = iter(tags)
+
+    def walk(tree: Tree) -> Tree:
+        if isinstance(tree, Leaf):
+            return Leaf(next(turn), tree.word)
+        return Node(tree.label, tuple(map(walk, tree.children)))
+
+    return Node(tree.label, tuple(map(walk, tree.children)))
+
+
+def written(tree: Tree) -> str:
+    """A tree as one line of brackets."""
+    if isinstance(tree, Leaf):
+        return f"({tree.tag} {tree.word})"
+    return f"({tree.label} {' '.join(map(written, tree.children))})"
+
+
+def write_trees(path: Path, trees: Iterable[Tree]) -> None:
+    """One tree a line."""
+    path.write_text("".join(f"{written(tree)}\n" for tree in trees), encoding="utf-8")
+
+
+def escaped(word: str) -> str:
+    """A word as it may stand in a tree, where round brackets mean something else."""
+    return word.replace("(", "-LRB-").replace(")", "-RRB-")
+
+
+def unescaped(word: str) -> str:
+    """A word of a tree as it was in the text."""
+    return word.replace("-LRB-", "(").replace("-RRB-", ")")

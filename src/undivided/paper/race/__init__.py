@@ -1,0 +1,1 @@
+"""What came before the Transformer, raced beside it."""

@@ -1,0 +1,227 @@
+"""The race: what came before the Transformer beside it, with the same parameters, data and budget. [paper 4, 6.1]"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from undivided.config import CorpusFiles, ModelConfig, build
+from undivided.config.model import CONVOLUTIONAL, RECURRENT
+from undivided.config.settings import Values, merge, suggestion
+from undivided.core.console import Console
+from undivided.core.errors import InputError
+from undivided.data.corpus import Findings, corpus_digests, name_of, read_pairs
+from undivided.inference.translator import Translator
+from undivided.models import make_model
+from undivided.paper.race.reach import Reach, reach
+from undivided.paper.runs import facts_of, fingerprint, settled, trained
+from undivided.paper.table3.table import Result, measured
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A model of the race: a kind, and what of it is not as in the recipe of that kind."""
+
+    name: str
+    kind: str
+    changes: Values
+
+
+def _recurrent(cell: str, attention: str) -> Entrant:
+    name = f"{cell.upper()}, {'fixed context' if attention == 'none' else 'attention'}"
+    return Entrant(name, "recurrent", {"cell": cell, "attention": attention, "input_feeding": False})
+
+
+ENTRANTS = {
+    "rnn": _recurrent("rnn", "none"),
+    "rnn-attention": _recurrent("rnn", "additive"),
+    "lstm": _recurrent("lstm", "none"),
+    "lstm-attention": _recurrent("lstm", "additive"),
+    "gru": _recurrent("gru", "none"),
+    "gru-attention": _recurrent("gru", "additive"),
+    "convolutional": Entrant("convolutional", "convolutional", {}),
+    "transformer": Entrant("Transformer", "transformer", {}),
+}
+"""By the names of their folders and of `--models`."""
+
+BUDGET: Values = {"train": {"average": 1, "validate_every": 1_000_000_000, "patience": 0}}
+"""No averaging, no time spent on validation before the end."""
+
+SPEED_LINES = 200
+"""Test sentences whose translation is timed."""
+
+
+class Timed(NamedTuple):
+    """What one training gave, with what the race asks beyond Table 3."""
+
+    result: Result
+    target_tokens: int
+    """Seen in training."""
+    translated_tokens: int
+    translated_seconds: float
+    reach: Reach
+    source_words: list[int]
+    """Of each test sentence."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Who runs, on what, how often, where."""
+
+    recipes: dict[str, Values]
+    """The settings by kind of model; `transformer` is there, and others are derived from it where they have none."""
+    names: list[str]
+    seeds: int
+    test: CorpusFiles
+    out: Path
+
+
+def chosen(text: str) -> list[str]:
+    """`rnn,transformer` as names of entrants, in the order of the race."""
+    if text == "all":
+        return list(ENTRANTS)
+    wanted = [part.strip() for part in text.split(",")]
+    faults = [
+        f"--models: {name!r} is none of {', '.join(ENTRANTS)}{suggestion(name, ENTRANTS)}"
+        for name in wanted
+        if name not in ENTRANTS
+    ]
+    if faults:
+        raise InputError("\n".join(faults))
+    return [name for name in ENTRANTS if name in wanted]
+
+
+def by_kind(recipes: Sequence[Values]) -> dict[str, Values]:
+    """Recipes by the kind of their model; all faults at once."""
+    found: dict[str, Values] = {}
+    faults = []
+    for values in recipes:
+        model = values.get("model")
+        kind = str(model.get("kind", "transformer")) if isinstance(model, Mapping) else "transformer"
+        if kind in found:
+            faults.append(f"two recipes have a {kind} model; the race takes one of each kind")
+        if kind not in ("transformer", "recurrent", "convolutional"):
+            faults.append(f"model.kind: {kind} models do not translate, so they cannot race")
+        found[kind] = values
+    if "transformer" not in found:
+        faults.append("one recipe must be that of the Transformer: the others are made as large as it")
+    if faults:
+        raise InputError("\n".join(faults))
+    return found
+
+
+def settings_for(plan: Plan, name: str) -> Values:
+    """The full settings of an entrant: those of its kind's recipe, or the Transformer's without what its kind has not."""
+    entrant, base = ENTRANTS[name], plan.recipes["transformer"]
+    own = plan.recipes.get(entrant.kind)
+    preset = str(base.get("preset") or "tiny")
+    if own is None:
+        applicable = {field.name for field in dataclasses.fields(ModelConfig) if _has(field, entrant.kind)}
+        model = {key: value for key, value in base.get("model", {}).items() if key in applicable}
+        own = merge(base, {}) | {"model": model}
+    # The same text, subwords, batches, search and budget for all: only the model and how fast it learns may differ.
+    shared: Values = {key: value for key, value in base.items() if key in ("data", "tokens", "batches", "search")}
+    limits = ("minutes", "max_steps", "max_epochs", "threads", "device")
+    budget = {key: base["train"][key] for key in limits if key in base.get("train", {})}
+    values = merge(merge(own, shared), {"preset": preset, "model": {"kind": entrant.kind, **entrant.changes}})
+    values = merge(merge(BUDGET, values), {"train": {**budget, **BUDGET["train"]}})
+    if entrant.kind == "transformer":
+        return values
+    target = parameters(build(merge(BUDGET, merge(base, {"preset": preset}))).model)
+    return merge(values, {"model": {"d_hidden": matched_width(build(values).model, target)}})
+
+
+def _has(field: dataclasses.Field[Any], kind: str) -> bool:
+    return not field.metadata["of"] or kind in field.metadata["of"]
+
+
+def parameters(config: ModelConfig) -> int:
+    """Of a model without its embeddings, which all models of a race have alike."""
+    with torch.device("meta"):
+        return sum(p.numel() for name, p in make_model(config, 8, 8).named_parameters()) - 8 * config.d_model * _matrices(config)
+
+
+def _matrices(config: ModelConfig) -> int:
+    return {"all": 1, "target": 2, "none": 3}[config.tie]
+
+
+def matched_width(config: ModelConfig, target: int) -> int:
+    """The even `d_hidden` with which a recurrent or convolutional model has nearest to so many parameters."""
+    if config.kind not in RECURRENT + CONVOLUTIONAL:
+        raise ValueError(f"{config.kind} models have no d_hidden")
+
+    def off(width: int) -> int:
+        return abs(parameters(dataclasses.replace(config, d_hidden=width)) - target)
+
+    low, high = 2, 4
+    while parameters(dataclasses.replace(config, d_hidden=high)) < target:
+        low, high = high, 2 * high
+    while high - low > 2:
+        middle = (low + high) // 4 * 2
+        low, high = (middle, high) if parameters(dataclasses.replace(config, d_hidden=middle)) < target else (low, middle)
+    return min((low, high), key=off)
+
+
+def race(plan: Plan, console: Console) -> dict[str, list[Timed]]:
+    """Train and measure every entrant. Stopped, it goes on where it was: each training is a folder, and finished ones are kept."""
+    settings = {name: settings_for(plan, name) for name in plan.names}
+    data = build(settings[plan.names[0]]).data
+    digests = corpus_digests([*data.train, *data.valid, plan.test])
+    settled(plan.out / "race.json", {"corpora": sorted(digests.values())}, "a race")
+    found: dict[str, list[Timed]] = {}
+    runs = [(name, seed) for seed in range(1, plan.seeds + 1) for name in plan.names]
+    for number, (name, seed) in enumerate(runs, 1):
+        console.say(f"{ENTRANTS[name].name}, seed {seed}: training {number} of {len(runs)}")
+        place = {"train": {"seed": seed, "out": str(plan.out / f"{name}-{seed}")}}
+        model = trained(merge(settings[name], place), console)
+        found.setdefault(name, []).append(timed(model, plan.test, digests, console))
+    return {name: found[name] for name in plan.names}
+
+
+def timed(model: Path, test: CorpusFiles, digests: dict[str, str], console: Console) -> Timed:
+    """Measure a model, or read what was measured before."""
+    result = measured(model, test, digests, console)
+    translator = Translator(model, engine="torch")
+    key = fingerprint((model / "manifest.json").read_text(), sorted(digests.values()), "race")
+    path = model.parent / f"{model.name}-race-{key}.json"
+    if not path.exists():
+        pairs = list(read_pairs(test, translator.artifact.recipe.data, Findings(name_of(test))))
+        sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
+        tokens, seconds = _translated(translator, sources[:SPEED_LINES])
+        found = {
+            "target_tokens": facts_of(model)["target_tokens"],
+            "translated_tokens": tokens,
+            "translated_seconds": seconds,
+            "reach": reach(translator.artifact, sources, targets),
+            "source_words": [len(source.split()) for source in sources],
+        }
+        path.with_suffix(".part").write_text(json.dumps(found), encoding="utf-8")
+        path.with_suffix(".part").replace(path)
+    found = json.loads(path.read_text(encoding="utf-8"))
+    return Timed(result, **{**found, "reach": Reach(*found["reach"])})
+
+
+def _translated(translator: Translator, sources: Sequence[str]) -> tuple[int, float]:
+    """How many tokens the translations of some sentences have, and how long they took."""
+    translator.translate(sources[:2])
+    began = time.monotonic()
+    outputs = translator.translate(sources)
+    seconds = time.monotonic() - began
+    return sum(len(row) for row in translator.artifact.tokenizer.target.encode(outputs)), seconds
+
+
+def length_bins(words: Sequence[int], count: int = 5) -> list[tuple[int, int]]:
+    """Ranges of sentence lengths with about as many sentences each."""
+    edges = sorted({int(edge) for edge in np.quantile(words, np.linspace(0, 1, count + 1))})
+    if len(edges) == 1:
+        return [(edges[0], edges[0])]
+    return [(low if at == 0 else low + 1, high) for at, (low, high) in enumerate(pairwise(edges))]

@@ -1,0 +1,1 @@
+"""Table 1: complexity, sequential operations and path lengths of layers."""

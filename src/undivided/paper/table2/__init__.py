@@ -1,0 +1,1 @@
+"""Table 2: the cost of training, and the WMT data."""

@@ -1,0 +1,248 @@
+"""Table 2: BLEU on WMT 2014 and the cost of training, the paper's and ours. [paper 6.1, Table 2]"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from sacrebleu.metrics import BLEU
+
+from undivided.config import Recipe, build
+from undivided.config.settings import Values, merge
+from undivided.core.console import Console, Progress, duration, plural
+from undivided.core.errors import InputError
+from undivided.core.files import write_whole
+from undivided.data.corpus import read_lines
+from undivided.inference.score import Score, bleu, moses
+from undivided.inference.translator import Translator
+from undivided.paper import report
+from undivided.paper.runs import facts_of, fingerprint, line_by_line, trained
+from undivided.paper.table2 import wmt
+from undivided.paper.table2.cost import PAPER, PAPER_TRAINING, SUSTAINED, paper_cost, sustained_here, training_cost, work
+
+LENGTH = 30
+"""Tokens of a sentence that the count from shapes assumes; it matters little, for the products with weights dominate."""
+
+
+def compound_split_bleu(hypotheses: Sequence[str], references: Sequence[str], lang: str) -> Score:
+    """Case-sensitive BLEU over Moses tokens, without smoothing, German compounds split at hyphens. [paper 6.1]
+
+    As the paper's authors scored English to German: `##AT##-##AT##` where a hyphen joins two words, then multi-bleu.
+    """
+    sacremoses = moses()
+    tokenise = sacremoses.MosesTokenizer(lang).tokenize
+
+    def prepared(lines: Sequence[str]) -> list[str]:
+        tokens = [tokenise(line, escape=False, return_str=True) for line in lines]
+        return [split_compounds(line) for line in tokens] if lang == "de" else tokens
+
+    metric = BLEU(tokenize="none", smooth_method="none", force=True)
+    value = metric.corpus_score(prepared(hypotheses), [prepared(references)])
+    split = ".compounds-split" if lang == "de" else ""
+    signature = f"{metric.get_signature()}|sacremoses:{sacremoses.__version__}.{lang}.tokenised{split}"
+    return Score("BLEU-tokenised", value.score, signature)
+
+
+def split_compounds(line: str) -> str:
+    """`Text-Format` → `Text ##AT##-##AT## Format`."""
+    return re.sub(r"(\S)-(\S)", r"\1 ##AT##-##AT## \2", line)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One recipe, trained on WMT 2014 and scored on newstest2014."""
+
+    recipe: Recipe
+    facts: dict[str, Any]
+    scores: list[Score]
+    sustained: float
+    data: wmt.Prepared
+
+    @property
+    def processes(self) -> int:
+        """How many trained together, each on a device of its own; one, where the training does not say."""
+        return int(self.facts.get("processes", 1))
+
+    @property
+    def cost(self) -> float:
+        """By the paper's accounting, of this machine."""
+        return paper_cost(self.facts["seconds"] / 3600, self.processes, self.sustained)
+
+    @property
+    def counted(self) -> float:
+        """From the shapes: the tokens that training saw."""
+        vocab, tokens = self.facts["vocabulary"], self.facts["target_tokens"]
+        return work(self.recipe.model, vocab, 1, LENGTH, LENGTH).training_flops * tokens / LENGTH
+
+
+def in_one_process(arguments: Sequence[str], out: Path) -> None:
+    """Refuse to run under torchrun, where every process would prepare, translate and report: only training is for several."""
+    size = os.environ.get("WORLD_SIZE", "1")
+    if size != "1":
+        steps = "\n  ".join(commands(arguments, out))
+        raise InputError(f"table 2 is the work of one process, not of {size}; several GPUs can train its model:\n  {steps}")
+
+
+def commands(arguments: Sequence[str], out: Path) -> list[str]:
+    """What to type for several GPUs: prepare, train on all of them, and the command again, which scores the finished model."""
+    table = ["undivided", *(argument for argument in arguments if argument != "--prepare-only")]
+    training = ["torchrun", "--nproc-per-node", "gpu", "-m", "undivided", "train", str(_recipe_of(out))]
+    return [shlex.join(command) for command in ([*table, "--prepare-only"], training, table)]
+
+
+def _recipe_of(out: Path) -> Path:
+    return out / "recipe.yaml"
+
+
+def prepare(values: Values, data: Path, out: Path, checksums: Path | None, console: Console) -> tuple[Values, wmt.Prepared]:
+    """The text of a recipe's language pair, and the recipe with its files; `undivided train` finds that in `out` too."""
+    draft = build(values)
+    target = draft.data.target_lang
+    if draft.data.source_lang != "en" or target not in wmt.TRAIN:
+        known = ", ".join(f"en–{each}" for each in wmt.TRAIN)
+        raise InputError(f"data.target_lang: table 2 is about {known}, not {draft.data.source_lang or '?'}–{target or '?'}")
+    text = wmt.prepare(data, target, out / "data", checksums, console)
+    places = {"data": {part: [text.paths[part]] for part in ("train", "valid")}, "train": {"out": str(out / "model")}}
+    # Through JSON, for YAML knows no keys but plain text, and those of a recipe know their line.
+    full: Values = json.loads(json.dumps(merge(values, places)))
+    write_whole(_recipe_of(out), yaml.safe_dump(full, allow_unicode=True, sort_keys=False).encode())
+    return full, text
+
+
+def train_and_score(values: Values, data: Path, out: Path, checksums: Path | None, console: Console) -> Run:
+    """Prepare the data, train, average, translate newstest2014 and score it. Stopped, it goes on where it was."""
+    moses()  # what is missing for the scores is missed before the training
+    full, text = prepare(values, data, out, checksums, console)
+    model = trained(full, console)
+    draft = build(full)
+    # PyTorch, for 8-bit weights would cost BLEU.
+    translator = Translator(model, draft.train.device, draft.train.threads, "torch")
+    target = draft.data.target_lang
+    sources, references = (read_lines(path) for path in text.paths["test"])
+    ours = _translated(translator, model, sources, out / "newstest2014", target, console)
+    scores = [bleu(ours, references, target), compound_split_bleu(ours, references, target)]
+    return Run(translator.artifact.recipe, facts_of(model), scores, sustained_here(translator.device), text)
+
+
+def _translated(translator: Translator, model: Path, sources: Sequence[str], out: Path, target: str, console: Console) -> list[str]:
+    """Every line as it is, for one of WMT is one sentence; kept, so that it is not done again."""
+    progress = Progress(console, "translated lines", len(sources))
+    key = fingerprint((model / "manifest.json").read_text(), translator.search_config(sentences=False))
+
+    def work_on(lines: Sequence[str]) -> Iterator[str]:
+        return (result.text for result in translator.stream(lines, advance=progress.advance, sentences=False))
+
+    ours = line_by_line(out.with_name(f"{out.name}-{key}.{target}"), sources, work_on, 500)
+    console.clear()
+    return ours
+
+
+def write_report(run: Run | None, path: Path, arguments: Sequence[str]) -> str:
+    """The costs, the paper's table, and what was trained here; the table of costs itself."""
+    shown = cost_table()
+    lines = report.head("Table 2: BLEU on newstest2014 and the cost of training", arguments)
+    lines += [_cost_text(), "", shown, ""]
+    if run is None:
+        lines += [
+            "No model was trained for this page; with a recipe and the files of WMT 2014, one is, and its BLEU is here too.",
+            "",
+        ]
+    else:
+        lines += ["## Trained here", "", *_run_text(run), ""]
+    header = ["model", "BLEU en–de", "BLEU en–fr", "FLOPs en–de", "FLOPs en–fr"]
+    rows = [[row.name, *(_figure(value) for value in row[1:])] for row in PAPER]
+    lines += ["## The paper's Table 2", "", report.table(header, rows), ""]
+    lines += [f"![BLEU over the cost of training]({path.stem}-cost.svg)"]
+    _cost_chart().write(path.with_name(f"{path.stem}-cost.svg"))
+    report.write(path, lines)
+    return shown
+
+
+def _cost_chart() -> report.Chart:
+    """The paper's own table as a picture: the best corner is the upper left one."""
+    pairs = {
+        "en–de": [(row.name, row.bleu_de, row.cost_de) for row in PAPER],
+        "en–fr": [(row.name, row.bleu_fr, row.cost_fr) for row in PAPER],
+    }
+    series = []
+    for pair, rows in pairs.items():
+        for who, ours in (("Transformer", True), ("before it", False)):
+            chosen = [row[1:] for row in rows if row[0].startswith("Transformer") == ours]
+            points = [(math.log10(cost), score) for score, cost in chosen if score and cost]
+            series.append(report.Series(f"{pair}, {who}", points, joined=False))
+    return report.Chart("BLEU over the cost of training (the paper's figures)", "FLOPs, power of 10", "BLEU", series)
+
+
+def _figure(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.1e}" if value > 1e6 else f"{value:g}"
+
+
+def cost_table() -> str:
+    """base and big: the paper's accounting beside a count from their shapes."""
+    header = [
+        "model",
+        "hours on 8 P100",
+        "FLOPs by the paper's accounting",
+        "paper",
+        "steps",
+        "FLOPs counted",
+        "share of the sustained rate",
+    ]
+    rows = []
+    for preset, (hours, steps) in PAPER_TRAINING.items():
+        recipe = build({"preset": preset})
+        accounted = paper_cost(hours, 8, SUSTAINED["P100"])
+        counted = training_cost(recipe.model, 37_000, steps, recipe.batches.tokens, LENGTH)
+        published = next(row.cost_de for row in PAPER if row.name == f"Transformer ({preset})")
+        cells = [f"{hours:g}", f"{accounted:.2e}", _figure(published), f"{steps:,}", f"{counted:.2e}", f"{counted / accounted:.0%}"]
+        rows.append([preset, *cells])
+    return report.table(header, rows)
+
+
+def _cost_text() -> str:
+    return (
+        "The paper's accounting is training time × GPUs × the single-precision rate that a GPU sustains "
+        f"({', '.join(f'{name} {rate / 1e12:g}' for name, rate in SUSTAINED.items())} TFLOPS). The count from shapes is every "
+        "product of a step, forward and twice backward, of batches of 25,000 source and 25,000 target tokens in sentences of "
+        f"{LENGTH}, over a vocabulary of 37,000: what the arithmetic itself needs, without what the machine spends on waiting."
+    )
+
+
+def _run_text(run: Run) -> list[str]:
+    facts, search, data = run.facts, run.recipe.search, run.recipe.data
+    files = [[name, f"`{sha256}`", run.data.checked[name]] for name, sha256 in run.data.sha256.items()]
+    return [
+        f"Preset {run.recipe.preset}, {data.source_lang}–{data.target_lang}, {facts['parameters']:,} parameters, "
+        f"vocabulary {facts['vocabulary']:,}, {facts['steps']:,} steps on {facts['device']}, weights: {facts['weights']}; "
+        f"beam {search.beam_size}, α {search.length_penalty:g}. Every line was translated as one sentence, by PyTorch with the "
+        "weights as they were trained.",
+        "",
+        report.table(["figure", "value", "how"], _figures(run)),
+        "",
+        f"{wmt.SIZES[data.target_lang]} Published sums are those that two data-set libraries (sha256) and sacreBLEU (md5) list; "
+        "we never held the files against them ourselves.",
+        "",
+        report.table(["file", "sha256", "checked"], files),
+    ]
+
+
+def _figures(run: Run) -> list[list[str]]:
+    facts = run.facts
+    signatures = [score.signature.replace("|", "\\|") for score in run.scores]  # A bare bar would begin the next cell.
+    rows = [[score.name, f"{score.score:.2f}", f"`{name}`"] for score, name in zip(run.scores, signatures, strict=True)]
+    how = f"{duration(facts['seconds'])} × {plural(run.processes, 'device')} × {run.sustained / 1e9:.0f} GFLOPS, measured now"
+    if "processes" not in facts:
+        how += "; the training does not say how many processes it had: one is assumed, multiply by their number"
+    rows.append(["FLOPs by the paper's accounting", f"{run.cost:.2e}", how])
+    rows.append(["FLOPs counted from shapes", f"{run.counted:.2e}", f"{facts['target_tokens']:,} target tokens"])
+    return rows

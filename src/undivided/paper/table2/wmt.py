@@ -1,0 +1,236 @@
+"""The WMT 2014 data of the paper, from the standard files as they are published. [paper 5.1]"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import html
+import re
+import tarfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, cast
+
+from undivided.config.settings import listed
+from undivided.core.console import Console, Progress
+from undivided.core.errors import InputError
+
+
+class Corpus(NamedTuple):
+    """One parallel corpus inside a published file: names of its sides, source first; of names with `|` between, one is there."""
+
+    archive: str
+    source: str
+    target: str
+
+
+def _both(archive: str, stem: str, target: str) -> Corpus:
+    return Corpus(archive, f"{stem}.en", f"{stem}.{target}")
+
+
+TRAIN: dict[str, tuple[Corpus, ...]] = {
+    "de": (
+        _both("training-parallel-europarl-v7.tgz", "europarl-v7.de-en", "de"),
+        _both("training-parallel-commoncrawl.tgz", "commoncrawl.de-en", "de"),
+        _both("training-parallel-nc-v9.tgz", "news-commentary-v9.de-en", "de"),
+    ),
+    "fr": (
+        _both("training-parallel-europarl-v7.tgz", "europarl-v7.fr-en", "fr"),
+        _both("training-parallel-commoncrawl.tgz", "commoncrawl.fr-en", "fr"),
+        _both("training-parallel-un.tgz", "undoc.2000.fr-en", "fr"),
+        _both("training-parallel-nc-v9.tgz", "news-commentary-v9.fr-en", "fr"),
+        Corpus("training-giga-fren.tar", "giga-fren.release2.fixed.en.gz", "giga-fren.release2.fixed.fr.gz"),
+    ),
+}
+
+SIZES = {
+    "de": "The standard files hold about 4.5 million pairs, as many as the paper says.",
+    "fr": "The standard files hold about 40.8 million pairs, where the paper says 36 million; it does not say how it filtered.",
+}
+"""How much there is to learn from, by the target."""
+
+PUBLISHED: dict[str, dict[str, str]] = {
+    "sha256": {
+        "training-parallel-europarl-v7.tgz": "0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7",
+        "training-parallel-commoncrawl.tgz": "c7a74e2ea01ac6c920123108627e35278d4ccb5701e15428ffa34de86fa3a9e5",
+        "training-parallel-nc-v9.tgz": "cb8953f292298e6877ae433c98912b927cb0766b303f4540512ddd286c748485",
+    },
+    "md5": {"test-full.tgz": "a8cd784e006feb32ac6f3d9ec7eb389a"},
+}
+"""Sums by their kind, as others publish them: sha256 as two data-set libraries list it, md5 as sacreBLEU does.
+
+We never held the files against them, so one that differs is only warned of.
+"""
+
+
+class Prepared(NamedTuple):
+    """The text of a language pair, and the published files that it was made from."""
+
+    paths: dict[str, list[str]]
+    """`train`, `valid` and `test`: source and target of each."""
+    sha256: dict[str, str]
+    """Of every published file."""
+    checked: dict[str, str]
+    """What the sums of every file were compared with, and how that went."""
+
+
+def held_out(target: str) -> dict[str, Corpus]:
+    """newstest2013 to choose by, newstest2014 to be judged on."""
+    pair = f"{target}en"
+    return {
+        "valid": Corpus(
+            "dev.tgz", "newstest2013.en|newstest2013-src.en.sgm", f"newstest2013.{target}|newstest2013-ref.{target}.sgm"
+        ),
+        "test": Corpus("test-full.tgz", f"newstest2014-{pair}-src.en.sgm", f"newstest2014-{pair}-ref.{target}.sgm"),
+    }
+
+
+def prepare(data: Path, target: str, out: Path, checksums: Path | None, console: Console) -> Prepared:
+    """`train`, `valid` and `test` as two aligned text files each under `out`, made once. All faults are named at once.
+
+    The sums of the files are written down beside the text: what is made already is checked by them, and needs the files no more.
+    """
+    parts = {"train": TRAIN[target], **{part: (corpus,) for part, corpus in held_out(target).items()}}
+    paths = {part: [str(out / f"{part}.{lang}") for lang in ("en", target)] for part in parts}
+    names = list(dict.fromkeys(corpus.archive for corpora in parts.values() for corpus in corpora))
+    if all(_list_of(kind, out).exists() for kind in PUBLISHED):
+        sums = _written_down(out, names)
+        console.say(f"{out}: prepared already")
+        return Prepared(paths, sums["sha256"], _checked(sums, checksums, f"get it again and remove {out}", console))
+    archives = _archives(data, names)
+    sums = {kind: {name: _sum(path, kind) for name, path in archives.items()} for kind in PUBLISHED}
+    checked = _checked(sums, checksums, "get it again", console)
+    out.mkdir(parents=True, exist_ok=True)
+    for part, corpora in parts.items():
+        _write_part(corpora, archives, [Path(path) for path in paths[part]], console)
+    for kind, found in sums.items():
+        _list_of(kind, out).write_text("".join(f"{value}  {name}\n" for name, value in found.items()), encoding="utf-8")
+    return Prepared(paths, sums["sha256"], checked)
+
+
+def _list_of(kind: str, out: Path) -> Path:
+    """Where sums are written down, in the form of `sha256sum` and `md5sum`."""
+    return out / f"{kind}.txt"
+
+
+def _written_down(out: Path, names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """By kind, the sums of the files that text was made from; it must be the text of these files."""
+    sums = {kind: _read_sums(_list_of(kind, out)) for kind in PUBLISHED}
+    if any(found.keys() != set(names) for found in sums.values()):
+        raise InputError(f"{out}: holds text of other files, those of another language pair; choose another --out")
+    return sums
+
+
+def _sum(path: Path, kind: str) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, kind).hexdigest()
+
+
+def _archives(data: Path, names: Sequence[str]) -> dict[str, Path]:
+    """The published files, wherever under the folder they lie."""
+    if not data.is_dir():
+        raise InputError(f"{data}: no such folder; it should hold the files of WMT 2014: {', '.join(dict.fromkeys(names))}")
+    there = {path.name: path for path in sorted(data.rglob("*")) if path.is_file()}
+    missing = [f"{data}: {name} is not there" for name in dict.fromkeys(names) if name not in there]
+    if missing:
+        raise InputError(listed("the data have", missing))
+    return {name: there[name] for name in dict.fromkeys(names)}
+
+
+def _checked(sums: dict[str, dict[str, str]], checksums: Path | None, remedy: str, console: Console) -> dict[str, str]:
+    """What each file was compared with. The user's own list binds, as far as it goes; a published sum only warns."""
+    wanted = _read_sums(checksums) if checksums is not None else {}
+    faults = [
+        f"{name}: sha256 is {sha256}, but {checksums} says {wanted[name]}; {remedy}"
+        for name, sha256 in sums["sha256"].items()
+        if wanted.get(name, sha256) != sha256
+    ]
+    if faults:
+        raise InputError(listed("the data have", faults))
+    checked = {}
+    for name in sums["sha256"]:
+        if name not in wanted and checksums is not None:
+            console.say(f"{name}: not in {checksums}")
+        checked[name] = "as in --checksums" if name in wanted else _beside_published(name, sums, console)
+    return checked
+
+
+def _beside_published(name: str, sums: dict[str, dict[str, str]], console: Console) -> str:
+    for kind, published in PUBLISHED.items():
+        if name in published:
+            found = sums[kind][name]
+            if found == published[name]:
+                return f"as published ({kind})"
+            console.warn(
+                f"{name}: its {kind} is {found}, the published one {published[name]}; it may be another upload of the same, "
+                "or damaged"
+            )
+            return f"differs: {kind} {found}, published {published[name]}"
+    console.say(f"{name}: unchecked, for we know of no published sum; --checksums FILE can name one")
+    return "unchecked: no published sum"
+
+
+def _read_sums(path: Path) -> dict[str, str]:
+    """A list as `sha256sum` writes it: the sum of every file, by its name without folders."""
+    try:
+        lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from None
+    return {Path(line[-1].lstrip("*")).name: line[0].lower() for line in lines}
+
+
+def _write_part(corpora: Sequence[Corpus], archives: dict[str, Path], paths: Sequence[Path], console: Console) -> None:
+    """All corpora of a part, one after the other, in two files that appear when they are whole."""
+    building = [path.with_name(path.name + ".part") for path in paths]
+    for path in building:
+        path.write_bytes(b"")
+    for corpus in corpora:
+        counts = [_append(archives[corpus.archive], name, path, console) for name, path in zip(corpus[1:], building, strict=True)]
+        if counts[0] != counts[1]:
+            raise InputError(
+                f"{corpus.archive}: {corpus.source} has {counts[0]:,} lines, but {corpus.target} {counts[1]:,}; get the file again"
+            )
+        console.say(f"{corpus.archive}: {counts[0]:,} pairs of {corpus.source} and {corpus.target}")
+    for part, path in zip(building, paths, strict=True):
+        part.replace(path)
+
+
+def _append(archive: Path, names: str, path: Path, console: Console) -> int:
+    """Add the lines of one member to a file; how many."""
+    progress, count = Progress(console, f"lines of {names}", None), 0
+    with _member(archive, names.split("|")) as (name, stream), path.open("ab") as out:
+        for line in sgm_lines(stream) if name.endswith(".sgm") else _lines(stream):
+            out.write(line + b"\n")
+            count += 1
+            if count % 10_000 == 0:
+                progress.advance(10_000)
+    console.clear()
+    return count
+
+
+@contextmanager
+def _member(archive: Path, names: Sequence[str]) -> Iterator[tuple[str, BinaryIO]]:
+    """One file inside a tar archive, unpacked where it is gzip."""
+    try:
+        with tarfile.open(archive) as tar:
+            members = {Path(each.name).name: each for each in tar if each.isfile()}
+            name = next((name for name in names if name in members), "")
+            stream = tar.extractfile(members[name]) if name else None
+            if stream is None:
+                raise InputError(f"{archive}: holds no {' or '.join(names)}")
+            yield name, cast(BinaryIO, gzip.GzipFile(fileobj=stream) if name.endswith(".gz") else stream)
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"{archive}: damaged or not a tar archive: {error}; get it again") from None
+
+
+def _lines(stream: BinaryIO) -> Iterator[bytes]:
+    for line in stream:
+        yield line.rstrip(b"\r\n")
+
+
+def sgm_lines(stream: BinaryIO) -> Iterator[bytes]:
+    """The segments of a test set in NIST's SGML."""
+    for segment in re.findall(r"<seg[^>]*>(.*?)</seg>", stream.read().decode("utf-8"), re.DOTALL | re.IGNORECASE):
+        yield " ".join(html.unescape(segment).split()).encode()

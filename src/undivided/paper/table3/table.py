@@ -1,0 +1,163 @@
+"""Table 3: variations of a recipe trained with equal budget, scored, and set beside the paper's. [paper 6.2, Table 3]"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from sacrebleu.metrics import BLEU
+
+from undivided.config import CorpusFiles, Recipe
+from undivided.config.settings import Values, merge
+from undivided.core.console import Console, Progress
+from undivided.core.errors import InputError
+from undivided.data.corpus import Findings, corpus_digests, name_of, read_pairs
+from undivided.inference.score import bleu_metric
+from undivided.inference.translator import Translator
+from undivided.paper.runs import facts_of, fingerprint, settled, trained
+from undivided.paper.table3.variations import Row, described
+from undivided.training.prepare import prepare_recipe
+
+BUDGET: Values = {"train": {"validate_every": 1_000_000_000, "patience": 0}}
+"""Unless a recipe says otherwise, no time is spent on validation before the end."""
+NO_AVERAGE: Values = {"train": {"average": 1}}
+"""As in the paper, whatever a recipe says."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to train: which rows, how many seeds, on what."""
+
+    values: Values
+    rows: list[Row]
+    base_seeds: int
+    other_seeds: int
+    test: CorpusFiles
+    out: Path
+
+    def runs(self) -> list[tuple[Row, int]]:
+        """Every training as (row, seed), base first."""
+        return [
+            (row, seed) for row in self.rows for seed in range(1, 1 + (self.base_seeds if row.name == "base" else self.other_seeds))
+        ]
+
+
+Figure: TypeAlias = Callable[[np.ndarray], float]
+
+
+class Result(NamedTuple):
+    """One training, measured on held-out pairs; additive counts for each sentence."""
+
+    parameters: int
+    steps: int
+    epochs: int
+    seconds: float
+    bleu_counts: list[list[int]]
+    """Of each sentence: matches and n-grams of 1 to 4 words, length, length of the reference."""
+    nll_counts: list[list[float]]
+    """Of each sentence: negative log-likelihood of the reference, and tokens."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A row with all its seeds."""
+
+    row: Row
+    change: str
+    results: list[Result]
+
+    @property
+    def bleu_counts(self) -> np.ndarray:
+        """`seeds × sentences × counts`."""
+        return np.array([result.bleu_counts for result in self.results])
+
+    @property
+    def nll_counts(self) -> np.ndarray:
+        """`seeds × sentences × counts`."""
+        return np.array([result.nll_counts for result in self.results])
+
+    @property
+    def bleus(self) -> list[float]:
+        """One for each seed."""
+        return [bleu_of(sums) for sums in self.bleu_counts.sum(axis=1)]
+
+    @property
+    def perplexities(self) -> list[float]:
+        """One for each seed."""
+        return [math.exp(log_perplexity_of(sums)) for sums in self.nll_counts.sum(axis=1)]
+
+
+def bleu_of(sums: np.ndarray) -> float:
+    """BLEU from summed counts, as sacreBLEU computes it."""
+    counts = [int(value) for value in sums]
+    value = BLEU.compute_bleu(counts[0:4], counts[4:8], counts[8], counts[9], smooth_method="exp").score
+    return float(value)
+
+
+def log_perplexity_of(sums: np.ndarray) -> float:
+    """The mean negative log-likelihood of a token."""
+    return float(sums[0] / max(1.0, float(sums[1])))
+
+
+def sentence_counts(outputs: Sequence[str], references: Sequence[str], lang: str) -> list[list[int]]:
+    """What BLEU sums up, for each sentence."""
+    metric = bleu_metric(lang)
+    metric.effective_order = True
+    scores = [metric.sentence_score(output, [reference]) for output, reference in zip(outputs, references, strict=True)]
+    return [[*score.counts, *score.totals, score.sys_len, score.ref_len] for score in scores]
+
+
+def table3(plan: Plan, console: Console) -> list[Measured]:
+    """Train and measure every row. Stopped, it goes on where it was: each training is a folder, and finished ones are kept."""
+    base = base_recipe(plan)
+    digests = corpus_digests([*base.data.train, *base.data.valid, plan.test])
+    settled(plan.out / "table3.json", {"corpora": sorted(digests.values()), "preset": base.preset}, "a table")
+    results: dict[str, list[Result]] = {}
+    for number, (row, seed) in enumerate(plan.runs(), 1):
+        changes = row.vary(base)
+        if row.name != "base" and not described(changes, base):
+            console.warn(f"row {row.name} changes nothing in this recipe; left out")
+            continue
+        console.say(f"row {row.name}, seed {seed}: training {number} of {len(plan.runs())}")
+        place = {"train": {"seed": seed, "out": str(plan.out / f"{row.name}-{seed}")}}
+        values = merge(merge(plan.values, {"preset": base.preset}), merge(changes, place))
+        results.setdefault(row.name, []).append(measured(trained(values, console), plan.test, digests, console))
+    return [Measured(row, described(row.vary(base), base), results[row.name]) for row in plan.rows if row.name in results]
+
+
+def base_recipe(plan: Plan) -> Recipe:
+    """The full recipe that rows vary, with the preset that suits the corpus if it names none."""
+    if not plan.values.get("data", {}).get("valid"):
+        raise InputError("which model is best? Name held-out pairs: --valid SOURCE TARGET")
+    place = {"train": {"out": str(plan.out / "base-1")}}
+    return prepare_recipe(merge(plan.values, place), Console(quiet=True)).recipe
+
+
+def measured(model: Path, test: CorpusFiles, digests: dict[str, str], console: Console) -> Result:
+    """Translate the test pairs and score them, or read what was measured before.
+
+    All by PyTorch: 8-bit weights cost some models more than others, and not every row can have them.
+    """
+    translator = Translator(model, engine="torch")
+    key = fingerprint((model / "manifest.json").read_text(), translator.search_config(), sorted(digests.values()), "whole lines")
+    path = model.parent / f"{model.name}-{key}.json"
+    if not path.exists():
+        recipe, facts = translator.artifact.recipe, facts_of(model)
+        pairs = list(read_pairs(test, recipe.data, Findings(name_of(test))))
+        sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
+        progress = Progress(console, "translated lines", len(sources))
+        outputs = [result.text for result in translator.stream(sources, advance=progress.advance, n_best=1, sentences=False)]
+        console.clear()
+        counts = sentence_counts(outputs, targets, recipe.data.target_lang)
+        nll = [[-sum(row), float(len(row))] for row in translator.score(sources, targets)]
+        result = Result(facts["parameters"], facts["steps"], facts["epochs"], facts["seconds"], counts, nll)
+        path.with_suffix(".part").write_text(json.dumps(result._asdict()), encoding="utf-8")
+        path.with_suffix(".part").replace(path)
+    result = Result(**json.loads(path.read_text(encoding="utf-8")))
+    console.say(f"{model.name}: BLEU {bleu_of(np.array(result.bleu_counts).sum(axis=0)):.2f}")
+    return result

@@ -1,0 +1,176 @@
+"""The rows of Table 3 as variations of any recipe, each scaled from it as the paper's is from base. [paper 6.2, Table 3]"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from undivided.config import ModelConfig, Recipe
+from undivided.config.settings import Values, listed, suggestion
+from undivided.core.errors import InputError
+
+
+class Published(NamedTuple):
+    """What the paper prints for a row: on newstest2013, English to German."""
+
+    perplexity: float
+    bleu: float
+    parameters: float | None
+    """In millions, where the table lists them."""
+
+
+class Row(NamedTuple):
+    """One row: what it changes in the paper, and the same change made to a recipe."""
+
+    name: str
+    change: str
+    published: Published
+    vary: Callable[[Recipe], Values]
+
+
+def heads(count: Callable[[int], int]) -> Callable[[Recipe], Values]:
+    """Another number of heads, as wide together as before: the amount of computation stays. [paper Table 3, A]"""
+
+    def vary(recipe: Recipe) -> Values:
+        n_heads = count(recipe.model.n_heads)
+        width = max(1, recipe.model.n_heads * d_v(recipe.model) // n_heads)
+        return {"model": {"n_heads": n_heads, "d_k": width, "d_v": width}}
+
+    return vary
+
+
+def key_width(factor: float) -> Callable[[Recipe], Values]:
+    """Narrower keys and queries; values stay. [paper Table 3, B]"""
+    return lambda recipe: {"model": {"d_k": scaled(d_k(recipe.model), factor), "d_v": d_v(recipe.model)}}
+
+
+def depth(factor: float) -> Callable[[Recipe], Values]:
+    """Fewer or more layers. [paper Table 3, C]"""
+    return lambda recipe: {
+        "model": {
+            "encoder_layers": scaled(recipe.model.encoder_layers, factor),
+            "decoder_layers": scaled(recipe.model.decoder_layers, factor),
+        }
+    }
+
+
+def width(factor: float) -> Callable[[Recipe], Values]:
+    """Another d_model, with heads as wide in proportion; feed-forward layers stay. [paper Table 3, C]"""
+
+    def vary(recipe: Recipe) -> Values:
+        model = recipe.model
+        d_model = 2 * scaled(model.d_model, factor / 2)
+        widths = {"d_model": d_model, "d_k": scaled(d_k(model), factor), "d_v": scaled(d_v(model), factor)}
+        return {"model": widths, **rate_for(d_model, recipe)}
+
+    return vary
+
+
+def rate_for(d_model: int, recipe: Recipe) -> Values:
+    """The rate of another width: as in Eq. 3, which the paper's rows follow, in the schedules that have no width in them."""
+    if recipe.train.schedule == "paper":
+        return {}
+    return {"train": {"rate": float(f"{recipe.train.rate * (recipe.model.d_model / d_model) ** 0.5:.3g}")}}
+
+
+def feed_forward(factor: float) -> Callable[[Recipe], Values]:
+    """Another d_ff. [paper Table 3, C]"""
+    return lambda recipe: {"model": {"d_ff": scaled(recipe.model.d_ff, factor)}}
+
+
+def dropout(more: float | None) -> Callable[[Recipe], Values]:
+    """No dropout, or so much more. [paper Table 3, D]"""
+    return lambda recipe: {"model": {"dropout": 0.0 if more is None else round(min(0.9, recipe.model.dropout + more), 6)}}
+
+
+def smoothing(more: float | None) -> Callable[[Recipe], Values]:
+    """No label smoothing, or so much more. [paper Table 3, D]"""
+    return lambda recipe: {"train": {"label_smoothing": 0.0 if more is None else round(recipe.train.label_smoothing + more, 6)}}
+
+
+def big(recipe: Recipe) -> Values:
+    """Twice as wide, twice the heads, more dropout. [paper Table 3]"""
+    model = recipe.model
+    wide = {"d_model": 2 * model.d_model, "d_ff": 2 * model.d_ff, "n_heads": 2 * model.n_heads}
+    changes = {**wide, "d_k": d_k(model), "d_v": d_v(model), "dropout": round(min(0.9, model.dropout + 0.2), 6)}
+    return {"model": changes, **rate_for(wide["d_model"], recipe)}
+
+
+def scaled(value: int, factor: float) -> int:
+    """A whole number near value × factor, at least 1."""
+    return max(1, round(value * factor))
+
+
+def d_k(model: ModelConfig) -> int:
+    """The width of a head's keys."""
+    return model.d_k or model.d_model // model.n_heads
+
+
+def d_v(model: ModelConfig) -> int:
+    """The width of a head's values."""
+    return model.d_v or model.d_model // model.n_heads
+
+
+ROWS: dict[str, Row] = {
+    row.name: row
+    for row in (
+        Row("base", "base", Published(4.92, 25.8, 65), lambda recipe: {}),
+        Row("A1", "h 8 → 1", Published(5.29, 24.9, None), heads(lambda h: 1)),
+        Row("A2", "h 8 → 4", Published(5.00, 25.5, None), heads(lambda h: max(1, h // 2))),
+        Row("A3", "h 8 → 16", Published(4.91, 25.8, None), heads(lambda h: 2 * h)),
+        Row("A4", "h 8 → 32", Published(5.01, 25.4, None), heads(lambda h: 4 * h)),
+        Row("B1", "d_k 64 → 16", Published(5.16, 25.1, 58), key_width(1 / 4)),
+        Row("B2", "d_k 64 → 32", Published(5.01, 25.4, 60), key_width(1 / 2)),
+        Row("C1", "N 6 → 2", Published(6.11, 23.7, 36), depth(1 / 3)),
+        Row("C2", "N 6 → 4", Published(5.19, 25.3, 50), depth(2 / 3)),
+        Row("C3", "N 6 → 8", Published(4.88, 25.5, 80), depth(4 / 3)),
+        Row("C4", "d_model 512 → 256", Published(5.75, 24.5, 28), width(1 / 2)),
+        Row("C5", "d_model 512 → 1024", Published(4.66, 26.0, 168), width(2)),
+        Row("C6", "d_ff 2048 → 1024", Published(5.12, 25.4, 53), feed_forward(1 / 2)),
+        Row("C7", "d_ff 2048 → 4096", Published(4.75, 26.2, 90), feed_forward(2)),
+        Row("D1", "P_drop 0.1 → 0", Published(5.77, 24.6, None), dropout(None)),
+        Row("D2", "P_drop 0.1 → 0.2", Published(4.95, 25.5, None), dropout(0.1)),
+        Row("D3", "ε_ls 0.1 → 0", Published(4.67, 25.3, None), smoothing(None)),
+        Row("D4", "ε_ls 0.1 → 0.2", Published(5.47, 25.7, None), smoothing(0.1)),
+        Row("E", "learned positions", Published(4.92, 25.7, None), lambda recipe: {"model": {"positions": "learned"}}),
+        Row("big", "big", Published(4.33, 26.4, 213), big),
+    )
+}
+
+
+def chosen(names: str) -> list[Row]:
+    """The rows that a comma-separated list names; a letter names all of its rows, `all` all of them. Base comes first."""
+    wanted, faults = {"base"}, []
+    for name in (part.strip() for part in names.split(",") if part.strip()):
+        group = [row for row in ROWS if name in ("all", row) or (len(name) == 1 and row.startswith(name))]
+        wanted.update(group)
+        if not group:
+            faults.append(f"--rows: no row {name!r}{_near(name)}")
+    if faults:
+        raise InputError(listed("the rows have", faults))
+    return [row for name, row in ROWS.items() if name in wanted]
+
+
+def _near(name: str) -> str:
+    near = suggestion(name, [*ROWS, "all"])
+    alike = [row for row in ROWS if row[0] == name[0].upper()]
+    return near or f"; did you mean one of {', '.join(alike or ROWS)}?"
+
+
+def described(changes: Values, recipe: Recipe) -> str:
+    """A change in the recipe's own numbers: `n_heads 4 → 8, d_k 32 → 16`; empty where nothing changes."""
+    parts = []
+    for section, keys in changes.items():
+        for key, value in keys.items():
+            before = current(recipe, section, key)
+            if before != value:
+                parts.append(f"{key} {before} → {value}")
+    return ", ".join(parts)
+
+
+def current(recipe: Recipe, section: str, key: str) -> object:
+    """What a recipe has now, head widths spelled out."""
+    if section == "model" and key in ("d_k", "d_v"):
+        return {"d_k": d_k, "d_v": d_v}[key](recipe.model)
+    value: object = getattr(getattr(recipe, section), key)
+    return value

@@ -1,0 +1,1 @@
+"""From text to a model folder: prepare → task → loop → checkpoint."""

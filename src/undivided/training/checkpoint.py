@@ -1,0 +1,281 @@
+"""The full state of a training run, written so that no moment is without a whole one; averaging. [paper 6.1]"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+from undivided.artifact import folder as artifact
+from undivided.artifact.weights import check_fit, fill, read_tensors, shapes_of, write_tensors
+from undivided.core import manifest
+from undivided.core.console import Console, plural
+from undivided.core.errors import InputError
+from undivided.core.files import read_json, sync
+from undivided.training.distributed import Group, own_rows
+
+PART_OF = re.compile(r"-\d{5}-of-\d{5}$")
+"""What follows the name of a part in a file that holds some of its rows."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Everything that training needs to go on as if it had never stopped."""
+
+    state: dict[str, Any]
+    """Counters and the place in the data."""
+    tensors: dict[str, dict[str, Tensor]]
+    """`model`, `optimizer`, `random`, and `ema` where it is on."""
+
+
+def path_of(folder: Path, step: int) -> Path:
+    """Where the checkpoint of a step lies."""
+    return folder / f"step-{step:09d}"
+
+
+def write(folder: Path, step: int, checkpoint: Checkpoint) -> Path:
+    """Write a checkpoint: aside, to the disk, then by one rename into place."""
+    final = path_of(folder, step)
+    if _is_there(final):
+        return final
+    building = _begin(folder, final, f"{os.getpid()}.", checkpoint)
+    for name, tensors in checkpoint.tensors.items():
+        write_tensors(building / f"{name}.safetensors", tensors)
+    _complete(building, final, checkpoint)
+    return final
+
+
+def write_together(folder: Path, step: int, checkpoint: Checkpoint, group: Group) -> Path:
+    """The same by several processes, each its own rows of every tensor: none holds or sends more than its part.
+
+    The folder is one that they share. The files of a part, in the order of their numbers, have the rows in order, so that any
+    number of processes can read it: `model-00001-of-00004.safetensors`.
+    """
+    final = path_of(folder, step)
+    if group.told(group.leads and _is_there(final))[0]:
+        return final
+    building = folder / f"{final.name}.building"
+    if group.leads:
+        _begin(folder, final, "", checkpoint)
+    group.wait()
+    for name, tensors in checkpoint.tensors.items():
+        # The state of generators is no tensor whose rows mean anything, and the same in all processes.
+        if name != "random" or group.leads:
+            mark = "" if name == "random" else f"-{group.rank + 1:05d}-of-{group.size:05d}"
+            write_tensors(building / f"{name}{mark}.safetensors", tensors)
+            sync(building / f"{name}{mark}.safetensors")
+    group.wait()
+    if group.leads:
+        _complete(building, final, checkpoint)
+    group.wait()
+    return final
+
+
+def _is_there(final: Path) -> bool:
+    """Whether a whole checkpoint lies there: a run that goes on from it and stops at once has nothing new to write."""
+    if not final.exists():
+        return False
+    if _is_whole(final):
+        return True
+    shutil.rmtree(final)
+    return False
+
+
+def _begin(folder: Path, final: Path, mark: str, checkpoint: Checkpoint) -> Path:
+    building = folder / f"{final.name}.{mark}building"
+    folder.mkdir(parents=True, exist_ok=True)
+    for leftover in folder.glob("*.building"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    _check_space(folder, checkpoint)
+    building.mkdir()
+    return building
+
+
+def _complete(building: Path, final: Path, checkpoint: Checkpoint) -> None:
+    (building / "state.json").write_text(json.dumps(checkpoint.state, indent=2))
+    manifest.write(building, sorted(part.name for part in building.iterdir()))
+    for part in building.iterdir():
+        sync(part)
+    sync(building)
+    building.rename(final)
+    sync(final.parent)
+
+
+def _check_space(folder: Path, checkpoint: Checkpoint) -> None:
+    need = sum(t.numel() * t.element_size() for part in checkpoint.tensors.values() for t in part.values())
+    free = shutil.disk_usage(folder).free
+    if free < need * 1.05 + (1 << 20):
+        raise OSError(errno.ENOSPC, f"a checkpoint needs {need >> 20} MiB, {free >> 20} MiB are free", str(folder))
+
+
+def read(path: Path, group: Group | None = None) -> Checkpoint:
+    """Read a checkpoint, whole or, of the tensors, the rows of this process of a group; what is missing or damaged is named."""
+    parts = [part for part in manifest.verify(path, ["state.json"]) if part.endswith(".safetensors")]
+    names = list(dict.fromkeys(PART_OF.sub("", Path(part).stem) for part in parts))
+    if "model" not in names:
+        raise InputError(f"{path}: {manifest.NAME} is damaged: it lists no weights")
+    files = {name: sorted(path / part for part in parts if PART_OF.sub("", Path(part).stem) == name) for name in names}
+    tensors = {name: _rows(files[name], None if name == "random" else group) for name in names}
+    return Checkpoint(read_json(path / "state.json"), tensors)
+
+
+def _rows(files: list[Path], group: Group | None) -> dict[str, Tensor]:
+    """Tensors whose rows are spread over files, whole or the rows of one process, as `torch.chunk` cuts them."""
+    if len(files) == 1 and group is None:
+        return read_tensors(files[0])
+    found: dict[str, Tensor] = {}
+    try:
+        with ExitStack() as opened:
+            stores = [opened.enter_context(safe_open(file, "pt")) for file in files]
+            for name in stores[0].keys():  # noqa: SIM118
+                slices = [store.get_slice(name) for store in stores]
+                if not slices[0].get_shape():
+                    found[name] = stores[0].get_tensor(name)
+                    continue
+                lengths = [each.get_shape()[0] for each in slices]
+                share = -(-sum(lengths) // (group.size if group else 1))
+                begin = share * (group.rank if group else 0)
+                starts = [sum(lengths[:number]) for number in range(len(lengths))]
+                found[name] = torch.cat(
+                    [
+                        each[min(length, max(0, begin - start)) : max(0, min(length, begin + share - start))]
+                        for each, start, length in zip(slices, starts, lengths, strict=True)
+                    ]
+                )
+    except (SafetensorError, OSError, RuntimeError, TypeError) as error:
+        raise InputError(f"{files[0].parent}: damaged, its tensors do not fit together: {error}") from None
+    return found
+
+
+def paths(folder: Path) -> list[Path]:
+    """The checkpoints of a run, oldest first."""
+    return sorted(path for path in folder.glob("step-*") if path.name[5:].isdigit())
+
+
+def regular(folder: Path, every: int) -> list[Path]:
+    """Those that an undisturbed run would have, oldest first: of every so many steps, and the newest.
+
+    One that was written because the run was stopped in between is there to go on from, and counts no more when another is.
+    """
+    there = paths(folder)
+    return [path for path in there if int(path.name[5:]) % every == 0 or path == there[-1]]
+
+
+def newest(folder: Path, console: Console, group: Group | None = None) -> Checkpoint | None:
+    """The newest whole checkpoint; damaged ones are named and passed over."""
+    for path in reversed(paths(folder)):
+        try:
+            return read(path, group)
+        except InputError as error:
+            console.warn(f"skipped a damaged checkpoint: {error}")
+    return None
+
+
+def prune(folder: Path, keep: int, console: Console, best: int = 0, every: int = 1) -> None:
+    """Remove all but the newest `keep` regular checkpoints and that of the `best` step; never the only whole one."""
+    kept = regular(folder, every)[-keep:]
+    old = [path for path in paths(folder) if path not in kept]
+    if old and not any(_is_whole(path) for path in reversed(kept)):
+        console.warn(f"{folder}: the newest {plural(len(kept), 'checkpoint')} cannot be read back; the older ones are kept")
+        return
+    for path in old:
+        if path != path_of(folder, best):
+            # Renamed first: what is half removed must not be taken for a damaged checkpoint.
+            going = path.with_name(f"{path.name}.building")
+            path.rename(going)
+            shutil.rmtree(going, ignore_errors=True)
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        manifest.verify(path, ["state.json"])
+    except InputError:
+        return False
+    return True
+
+
+def average_weights(checkpoints: list[Path]) -> dict[str, Tensor]:
+    """The mean of the weights of several checkpoints, summed in float64. [paper 6.1]"""
+    total: dict[str, Tensor] = {}
+    for path in checkpoints:
+        for name, tensor in read(path).tensors["model"].items():
+            total[name] = total[name] + tensor.double() if name in total else tensor.double()
+    return {name: (tensor / len(checkpoints)).float() for name, tensor in total.items()}
+
+
+def fill_model(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Give a model back its weights; one that is cut over processes, its own rows."""
+    held = {name: own_rows(parameter.detach()) for name, parameter in model.named_parameters()}
+    check_fit(shapes_of(held), shapes_of(tensors), "checkpoint")
+    for name, rows in held.items():
+        rows.copy_(tensors[name])
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer, names: list[str]) -> dict[str, Tensor]:
+    """The optimizer's state by the names of its parameters."""
+    state = optimizer.state_dict()["state"]
+    return {f"{name}:{key}": value for number, name in enumerate(names) for key, value in _tensors(state.get(number, {}))}
+
+
+def _tensors(state: Mapping[str, Any]) -> Iterator[tuple[str, Tensor]]:
+    return ((key, value) for key, value in state.items() if isinstance(value, Tensor))
+
+
+def fill_optimizer(
+    optimizer: torch.optim.Optimizer,
+    names: list[str],
+    tensors: Mapping[str, Tensor],
+    fitted: Callable[[str, Tensor], Tensor] = lambda name, tensor: tensor,
+) -> None:
+    """Give an optimizer back its state; `fitted` makes a tensor like the parameter of a name."""
+    state: dict[int, dict[str, Tensor]] = {}
+    numbers = {name: number for number, name in enumerate(names)}
+    for label, tensor in tensors.items():
+        name, _, key = label.rpartition(":")
+        if name not in numbers:
+            raise InputError(f"the checkpoint's optimizer.safetensors does not fit the model: it holds {label!r}")
+        state.setdefault(numbers[name], {})[key] = fitted(name, tensor)
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def random_tensors() -> dict[str, Tensor]:
+    """The state of torch's generators."""
+    states = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        states |= {f"cuda{number}": state for number, state in enumerate(torch.cuda.get_rng_state_all())}
+    return states
+
+
+def fill_random(states: Mapping[str, Tensor]) -> None:
+    """Give torch's generators back their state."""
+    try:
+        torch.set_rng_state(states["cpu"])
+    except (KeyError, TypeError, RuntimeError) as error:
+        raise InputError(f"the checkpoint's random.safetensors holds no state of a generator: {error}") from None
+    for number in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
+        if f"cuda{number}" in states:
+            torch.cuda.set_rng_state(states[f"cuda{number}"], number)
+
+
+def average(run: str | Path, last: int, out: str | Path) -> Path:
+    """Average the last checkpoints of a training run into a model folder of its own. [paper 6.1]"""
+    source = artifact.load_any(run)
+    chosen = regular(Path(run) / "training" / "checkpoints", source.recipe.train.save_every)[-last:]
+    if not 0 < last <= len(chosen):
+        raise InputError(f"{run}: {plural(len(chosen), 'checkpoint')} there, {last} asked for")
+    fill(source.model, average_weights(chosen), str(run))
+    facts = source.facts | {"weights": f"average of the last {plural(last, 'checkpoint')}", "scores": {}}
+    artifact.save(dataclasses.replace(source, facts=facts), Path(out))
+    return Path(out)

@@ -1,0 +1,122 @@
+"""A faster student: translate the training text with the teacher's beam, and learn from that (Kim and Rush, 2016)."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from undivided.config import CorpusFiles, DataConfig, Recipe, build
+from undivided.config.settings import Values, as_values, merge
+from undivided.core.console import Console, Progress, plural
+from undivided.core.errors import InputError
+from undivided.core.files import digest
+from undivided.data.corpus import Findings, corpus_digests, name_of, read_pairs
+from undivided.inference.translator import Translator
+from undivided.training.loop import train
+
+CHUNK = 2000
+"""Lines translated between two moments from which a stopped run goes on."""
+
+
+def distill(teacher: str | Path, values: Values, console: Console | None = None, originals: float = 0.0) -> Path:
+    """Train a student on the teacher's translations of the training text; stopped, it goes on. The model folder.
+
+    `originals` is how often an epoch holds each pair as people wrote it, beside the teacher's.
+    """
+    console = console or Console()
+    translator = Translator(teacher, console=console)
+    values = merge(inherited(translator.artifact.recipe, whole=not values.get("preset")), values)
+    draft = build(values)
+    if not 0 <= originals <= 100:
+        raise InputError(f"--originals {originals:g}: how often each pair counts is between 0 and 100")
+    if not draft.train.out:
+        raise InputError("where should the student go? Name a directory: --out DIR")
+    if not draft.data.train:
+        raise InputError("what should the student learn from? Name the text that the teacher learned from: --train SOURCE TARGET")
+    for files in [*draft.data.train, *draft.data.valid]:
+        for path in filter(None, (files.source, files.target)):
+            if not Path(path).exists():
+                raise InputError(f"{path}: no such file; name the training text with --train and --valid")
+    folder = Path(draft.train.out) / "distilled"
+    taught = [
+        taught_corpus(translator, Path(teacher), files, draft.data, folder / str(number), console)
+        for number, files in enumerate(draft.data.train)
+    ]
+    if originals:
+        taught += [dataclasses.replace(files, weight=files.weight * originals) for files in draft.data.train]
+    corpora = {"train": [as_values(files) for files in taught]}
+    return train(merge(values, {"data": corpora}), console)
+
+
+def inherited(teacher: Recipe, whole: bool) -> Values:
+    """What a student takes over unless told otherwise: data and search; where no preset is named, all else too.
+
+    Then it has one decoder layer, which makes translation fast, and a deeper encoder, which makes up for it.
+    """
+    values = as_values(teacher)
+    if not whole:
+        return {"data": values["data"], "search": values["search"]}
+    depth = {"encoder_layers": teacher.model.encoder_layers + 2, "decoder_layers": 1}
+    return merge(values, {"model": depth, "train": {"out": "", "start": ""}})
+
+
+def taught_corpus(
+    translator: Translator, teacher: Path, files: CorpusFiles, data: DataConfig, folder: Path, console: Console
+) -> CorpusFiles:
+    """The sources of a corpus beside the teacher's translations of them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    source, target = folder / "source.txt", folder / "target.txt"
+    origin = {"teacher": digest(teacher / "manifest.json"), "corpus": corpus_digests([files])}
+    if _origin(folder) != origin:
+        target.unlink(missing_ok=True)
+        _write_sources(source, files, data)
+        (folder / "origin.json").write_text(json.dumps(origin))
+    done = _whole_lines(target)
+    total = sum(1 for _ in _lines(source))
+    if done:
+        console.say(f"{name_of(files)}: {plural(done, 'line')} of {total:,} are translated already")
+    progress = Progress(console, "lines translated by the teacher", total)
+    progress.advance(done)
+    lines = islice(_lines(source), done, None)
+    with target.open("a", encoding="utf-8", newline="\n") as out:
+        while chunk := list(islice(lines, CHUNK)):
+            results = translator.stream(chunk, advance=progress.advance)
+            out.write("".join(f"{result.text or '-'}\n" for result in results))
+            out.flush()
+    console.clear()
+    return CorpusFiles(str(source), str(target), files.weight)
+
+
+def _origin(folder: Path) -> Values:
+    try:
+        return dict(json.loads((folder / "origin.json").read_text()))
+    except (OSError, ValueError):
+        return {}
+
+
+def _write_sources(path: Path, files: CorpusFiles, data: DataConfig) -> None:
+    """The source side of the usable pairs, so that both sides have as many lines whatever was dropped."""
+    with path.open("w", encoding="utf-8", newline="\n") as out:
+        for pair in read_pairs(files, data, Findings(name_of(files))):
+            out.write(f"{pair.source}\n")
+
+
+def _lines(path: Path) -> Iterator[str]:
+    with path.open(encoding="utf-8", newline="\n") as stream:
+        for line in stream:
+            yield line.removesuffix("\n")
+
+
+def _whole_lines(path: Path) -> int:
+    """How many lines a stopped run has written; half a line is taken back."""
+    if not path.exists():
+        return 0
+    text = path.read_bytes()
+    whole = text.rfind(b"\n") + 1
+    if whole < len(text):
+        with path.open("r+b") as stream:
+            stream.truncate(whole)
+    return text.count(b"\n", 0, whole)

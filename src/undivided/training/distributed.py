@@ -1,0 +1,181 @@
+"""Processes that train one model together, on one machine or many: plain torch.distributed, started by torchrun."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Literal
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from undivided.core.errors import InputError, UndividedError
+from undivided.nn.device import choose_device
+
+BUCKET = 1 << 24
+"""Elements that are sent at once: few calls, and little memory beside the gradients."""
+
+PATIENCE = timedelta(hours=12)
+"""How long a process waits for another: one that validates may take long. torchrun itself notices one that died."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """The processes of a run. By default there is one, and nothing is sent."""
+
+    rank: int = 0
+    size: int = 1
+    device: torch.device = torch.device("cpu")
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is the one process that logs, validates and saves."""
+        return self.rank == 0
+
+    def add_up(self, tensors: Sequence[Tensor]) -> None:
+        """In place, the sums over all processes, of like tensors in each."""
+        if self.size == 1:
+            return
+        for bucket in _buckets(tensors):
+            flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
+            dist.all_reduce(flat)
+            for tensor, part in zip(bucket, flat.split([tensor.numel() for tensor in bucket]), strict=True):
+                tensor.copy_(part.view_as(tensor))
+
+    def sums(self, *numbers: float) -> list[float]:
+        """Of each number the sum over all processes."""
+        return self._agree("SUM", numbers)
+
+    def least(self, *numbers: float) -> list[float]:
+        """Of each number the smallest in any process."""
+        return self._agree("MIN", numbers)
+
+    def _agree(self, how: Literal["SUM", "MIN"], numbers: Sequence[float]) -> list[float]:
+        if self.size == 1:
+            return list(numbers)
+        tensor = torch.tensor(numbers, dtype=torch.float64, device=self.device)
+        dist.all_reduce(tensor, getattr(dist.ReduceOp, how))
+        return tensor.tolist()
+
+    def told(self, *numbers: float) -> list[float]:
+        """The numbers of the process that leads."""
+        return self.sums(*(number if self.leads else 0.0 for number in numbers))
+
+    def share(self, tensors: Sequence[Tensor]) -> None:
+        """In place, the tensors of the process that leads."""
+        if self.size > 1:
+            for tensor in tensors:
+                dist.broadcast(tensor, 0)
+
+    def wait(self) -> None:
+        """Until all processes are here."""
+        self.sums(0.0)
+
+    def leave(self) -> None:
+        """When all are here, take leave of them: torchrun takes the first that goes for one that died.
+
+        Only where all is well. To take leave of a process that has gone would take long.
+        """
+        if self.size > 1:
+            self.wait()
+            dist.destroy_process_group()
+
+
+def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    """Tensors of one type, so many at a time as make up a bucket."""
+    bucket: list[Tensor] = []
+    for tensor in tensors:
+        if bucket and (bucket[0].dtype != tensor.dtype or sum(each.numel() for each in bucket) + tensor.numel() > BUCKET):
+            yield bucket
+            bucket = []
+        bucket.append(tensor)
+    if bucket:
+        yield bucket
+
+
+@contextmanager
+def joined(device: str) -> Iterator[Group]:
+    """The processes that torchrun has started, this one among them; alone if it has not."""
+    size = _whole_number("WORLD_SIZE", 1)
+    if size == 1:
+        yield Group(device=choose_device(device))
+        return
+    rank, local, home = _whole_number("RANK"), _whole_number("LOCAL_RANK"), _local_device(device)
+    if home.type == "cuda":
+        home = torch.device("cuda", local)
+        torch.cuda.set_device(home)
+    backend = "nccl" if home.type == "cuda" else "gloo"
+    # Its functions keep the group that there is when they are imported, as by an optimizer: its threads would outlive Python.
+    importlib.import_module("torch.distributed.nn.functional")
+    dist.init_process_group(backend, store=_store(rank, size), rank=rank, world_size=size, timeout=PATIENCE)
+    group = Group(rank, size, home)
+    try:
+        yield group
+    except RuntimeError as error:
+        if not _is_loss_of_another(error):
+            raise
+        how = str(error).splitlines()[0].rpartition(": ")[2]
+        raise UndividedError(
+            f"another process of this training has gone ({how}). The last checkpoint is whole; "
+            "`torchrun --max-restarts N` goes on from it by itself"
+        ) from None
+    group.leave()
+
+
+def _local_device(name: str) -> torch.device:
+    """The kind of device of all processes; each takes the one of its own number."""
+    device = choose_device(name)
+    if name.partition(":")[2]:
+        raise InputError(f"device: {name} is one device, but several processes train; name it {device.type}, each takes its own")
+    if device.type == "cuda" and int(os.environ.get("LOCAL_WORLD_SIZE", "1")) > torch.cuda.device_count():
+        raise InputError(
+            f"{os.environ['LOCAL_WORLD_SIZE']} processes on this machine, but it has {torch.cuda.device_count()} CUDA devices; "
+            "start one for each (torchrun --nproc-per-node), or add --device cpu"
+        )
+    return torch.device("cpu") if device.type == "mps" else device
+
+
+def _store(rank: int, size: int) -> dist.Store:
+    """Where processes find each other. One that torchrun keeps outlives a restart, so each attempt has names of its own."""
+    served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    host, port = os.environ.get("MASTER_ADDR", "localhost"), _whole_number("MASTER_PORT")
+    store = dist.TCPStore(host, port, size, is_master=rank == 0 and not served, timeout=timedelta(minutes=5))
+    return dist.PrefixStore(f"undivided-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+
+
+def _whole_number(name: str, default: int | None = None) -> int:
+    text = os.environ.get(name, "" if default is None else str(default))
+    if not text.isdigit():
+        raise InputError(f"the environment variable {name} is {text!r}; start several processes with torchrun, one without it")
+    return int(text)
+
+
+def _is_loss_of_another(error: RuntimeError) -> bool:
+    words = ("peer", "Connection", "Broken pipe", "Socket", "NCCL", "Gloo")
+    return isinstance(error, dist.DistError) or any(word in str(error) for word in words)
+
+
+def own_rows(tensor: Tensor) -> Tensor:
+    """Of a tensor whose rows are cut over processes (a DTensor), those of this one; all of any other tensor."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """All rows of a tensor, gathered from all processes, which must all ask for it."""
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+
+def as_part_of(rows: Tensor, parameter: Tensor) -> Tensor:
+    """Own rows as a tensor that is cut like a parameter."""
+    if not hasattr(parameter, "device_mesh") or not rows.dim():
+        return rows
+    # Slow to import, and needed only here.
+    from torch.distributed.tensor import DTensor, Shard
+
+    shape, rows = parameter.shape, rows.to(parameter.device)
+    return DTensor.from_local(rows, parameter.device_mesh, [Shard(0)], run_check=False, shape=shape, stride=parameter.stride())

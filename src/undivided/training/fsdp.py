@@ -1,0 +1,96 @@
+"""A model whose weights, gradients and optimizer state are cut over processes: FSDP2, for what one device cannot hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+from undivided.config import Recipe
+from undivided.core.errors import InputError, UndividedError
+from undivided.data.batches import Batch
+from undivided.nn.device import Crew
+from undivided.training.distributed import Group
+from undivided.training.gradients import Part, Workers, is_out_of_memory
+from undivided.training.tasks import ShardLoss, Task
+
+
+class _LossOf(nn.Module):
+    """A task's loss as a module: all that it does with the weights, it does within one `forward`."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__()
+        self.task, self.model = task, task.model
+
+    def forward(self, batch: Batch) -> ShardLoss:
+        return self.task.loss(batch)
+
+
+class ShardedWorkers(Workers):
+    """Processes that hold a part of the weights each, and gather the others layer by layer where they are needed.
+
+    Differs from `Workers`: a process computes with one worker, and a batch for which memory does not suffice ends the run,
+    because the others wait in the middle of it.
+    """
+
+    def __init__(self, recipe: Recipe, task: Task, group: Group) -> None:
+        if recipe.train.precision == "float16":
+            raise InputError("train.precision: float16 is not for train.shard; use bfloat16 or float32")
+        super().__init__(recipe, task, group)
+        self.crew = Crew(1)
+        mesh = init_device_mesh(self.device.type, (group.size,))
+        for unit in _units(task.model):
+            fully_shard(unit, mesh=mesh)
+        self.loss = _LossOf(task)
+        self.root = fully_shard(self.loss, mesh=mesh)
+
+    def gradient(self, step: int, batches: Sequence[np.ndarray], fits: int) -> Part:
+        """The same as of workers that each hold everything; processes meet for the gradients once a step, after the last part."""
+        parts = list(enumerate(self.deal(batches)))
+        own, turns = parts[self.group.rank :: self.group.size], -(-len(parts) // self.group.size)
+        loss = likelihood = tokens = 0.0
+        for turn in range(turns):
+            self.root.set_requires_gradient_sync(turn == turns - 1)
+            # All take as many turns: who has no part left takes the first once more, and it counts nothing.
+            counts = turn < len(own)
+            part = self._backward(step, *(own[turn] if counts else parts[0]), counts)
+            loss, likelihood, tokens = loss + part[0], likelihood + part[1], tokens + part[2]
+        loss, likelihood, tokens = self.group.sums(loss, likelihood, tokens)
+        gradients = [parameter.grad for parameter in self.task.model.parameters() if parameter.grad is not None]
+        # The mean over processes is what FSDP2 gives, the sum is what we want.
+        torch._foreach_mul_(gradients, self.group.size * self.recipe.batches.tokens / tokens)
+        return Part(gradients, loss, likelihood, int(tokens), fits)
+
+    def _backward(self, step: int, number: int, shard: np.ndarray, counts: bool) -> tuple[float, float, int]:
+        key = (self.recipe.train.seed, step, number)
+        try:
+            with self.half(), self.seeded(key):
+                loss, likelihood, tokens = self.loss(self.task.load(shard))
+            (loss * (counts / self.recipe.batches.tokens)).backward()
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            raise UndividedError(
+                "memory does not suffice for a part of a batch: begin anew with a lower batches.tokens and more batches.accumulate"
+            ) from None
+        return (float(loss.detach()), float(likelihood), tokens) if counts else (0.0, 0.0, 0)
+
+    def rehearse(self, fits: int) -> int:
+        """Try the batch that asks for the most memory; its gradient is thrown away."""
+        super().rehearse(fits)
+        self.task.model.zero_grad(set_to_none=True)
+        return fits
+
+
+def _units(model: nn.Module) -> Iterator[nn.Module]:
+    """The modules that are gathered one after the other: layers and, where others read of a layer, that part of it first."""
+    for layers in (getattr(model, "encoder", None), getattr(model, "decoder", None)):
+        for layer in layers if isinstance(layers, nn.ModuleList) else ():
+            across = getattr(layer, "cross_attention", None)
+            if across is not None:
+                yield across.key_value
+            yield layer

@@ -1,0 +1,130 @@
+"""What a run counts and writes down as it goes. [paper 5]"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from undivided.core.errors import InputError
+from undivided.data.batches import Place
+
+
+@dataclass
+class Meter:
+    """Sums between two log lines."""
+
+    loss_sum: float = 0.0
+    likelihood_sum: float = 0.0
+    tokens: int = 0
+    seconds: float = 0.0
+
+    def add(self, loss: float, likelihood: float, tokens: int, seconds: float) -> None:
+        """Count one step."""
+        self.loss_sum, self.likelihood_sum = self.loss_sum + loss, self.likelihood_sum + likelihood
+        self.tokens, self.seconds = self.tokens + tokens, self.seconds + seconds
+
+    @property
+    def loss(self) -> float:
+        """Mean label-smoothed loss of a token."""
+        return self.loss_sum / max(1, self.tokens)
+
+    @property
+    def perplexity(self) -> float:
+        """exp of the mean negative log-likelihood of a token."""
+        return math.exp(min(700.0, self.likelihood_sum / max(1, self.tokens)))
+
+    @property
+    def rate(self) -> float:
+        """Target tokens a second."""
+        return self.tokens / max(1e-9, self.seconds)
+
+
+@dataclass
+class RunState:
+    """The counters of a run. All but the seconds are the same however often it was stopped."""
+
+    step: int = 0
+    place: Place = field(default_factory=Place)
+    seconds: float = 0.0
+    target_tokens: int = 0
+    best: float = -1.0
+    best_step: int = 0
+    since_best: int = 0
+    skipped: int = 0
+    """Steps in a row, up to now, whose loss or gradient was not finite."""
+    skipped_in_all: int = 0
+    rollbacks: int = 0
+    rate_factor: float = 1.0
+    """Halved at each rollback."""
+    fits: int = 0
+    """Tokens of the largest batch that memory was found to suffice for; 0 is no limit."""
+    meter: Meter = field(default_factory=Meter)
+    """Sums since the last log line."""
+
+    @property
+    def at_this_pace(self) -> float:
+        """Seconds that all steps so far would have taken at the pace of the last: the others may have run beside other work."""
+        return self.target_tokens / self.meter.rate if self.meter.tokens else self.seconds
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> RunState:
+        """The state that a checkpoint holds; TypeError where it holds another."""
+        state = cls(**values)
+        return dataclasses.replace(state, place=Place(**values["place"]), meter=Meter(**values.get("meter", {})))
+
+
+class Log:
+    """Every logged number as a line of JSON, and for TensorBoard where asked."""
+
+    def __init__(self, folder: Path | None, tensorboard: bool) -> None:
+        self.path = folder / "log.jsonl" if folder is not None else None
+        self.board: Any = None
+        if folder is None or self.path is None:
+            return
+        _close_last_line(self.path)
+        if tensorboard:
+            try:
+                from torch.utils.tensorboard import SummaryWriter
+            except ImportError:
+                raise InputError("TensorBoard is an extra: pip install 'undivided[tensorboard]'") from None
+            self.board = SummaryWriter(folder / "tensorboard")
+
+    def write(self, event: str, state: RunState, **numbers: float | str) -> None:
+        """Add one line; nothing where another process logs."""
+        if self.path is None:
+            return
+        line = {"event": event, "step": state.step, "epoch": state.place.epoch, "seconds": round(state.seconds, 3)}
+        line |= {"target_tokens": state.target_tokens, **numbers}
+        with self.path.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(line) + "\n")
+        if self.board is not None:
+            for name, value in numbers.items():
+                if isinstance(value, float):
+                    self.board.add_scalar(f"{event}/{name}", value, state.step)
+
+
+def _close_last_line(path: Path) -> None:
+    """End a line that a killed process left unfinished, so that the next one is a line of its own."""
+    if path.exists() and path.stat().st_size:
+        with path.open("r+b") as stream:
+            stream.seek(-1, os.SEEK_END)
+            if stream.read(1) != b"\n":
+                stream.write(b"\n")
+
+
+def logged(folder: Path) -> dict[int, dict[str, Any]]:
+    """The numbers that a run logged of its steps, by step; of a step that was taken again, the last."""
+    found = {}
+    for line in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines():
+        with suppress(ValueError):
+            event = json.loads(line)
+            if event["event"] == "step":
+                found[int(event["step"])] = event
+    return found

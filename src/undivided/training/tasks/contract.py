@@ -1,0 +1,71 @@
+"""The contract that every task keeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from torch import Tensor, nn
+
+from undivided.data.batches import Batch, BatchStream
+from undivided.inference.score import Score
+
+
+class ShardLoss(NamedTuple):
+    """Of some examples: what is minimised and their negative log-likelihood, both as sums over `tokens` predictions."""
+
+    loss: Tensor
+    likelihood: Tensor
+    tokens: int
+
+
+class Measured(NamedTuple):
+    """What validation found: the quality that decides which model is best (more is better), and other numbers."""
+
+    quality: Score
+    numbers: dict[str, float]
+
+    def __str__(self) -> str:
+        others = "".join(f", {name} {value:.2f}" for name, value in self.numbers.items())
+        return f"{self.quality.name} {self.quality.score:.2f}{others}"
+
+    def logged(self) -> dict[str, float | str]:
+        """The same for the journal."""
+        return {self.quality.name.lower(): self.quality.score, "signature": self.quality.signature, **self.numbers}
+
+
+class Task(Protocol):
+    """Data in an order that can be resumed, a model, a loss, a measure."""
+
+    stream: BatchStream
+    epoch_tokens: int
+    """Predictions in one pass over the data."""
+
+    @property
+    def model(self) -> nn.Module:
+        """What is trained."""
+
+    def __str__(self) -> str:
+        """How much there is to learn from, for people."""
+
+    def load(self, shard: np.ndarray) -> Batch:
+        """Some examples."""
+
+    def loss(self, batch: Batch) -> ShardLoss:
+        """Their loss."""
+
+    def measure(self) -> Measured | None:
+        """The quality on held-out data, or None where there is none."""
+
+    def fresh_model(self) -> nn.Module:
+        """Another model of the same shapes."""
+
+    def use(self, model: nn.Module) -> None:
+        """From now on, measure and export this model."""
+
+    def facts(self) -> dict[str, Any]:
+        """What a model card says of the data."""
+
+    def export(self, out: Path, facts: dict[str, Any]) -> None:
+        """Write the model folder."""

@@ -1,0 +1,60 @@
+"""Plain text: each token predicted from those before it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from undivided.config import Recipe
+from undivided.core.console import Console
+from undivided.core.ids import PAD
+from undivided.data.batches import Batch, BatchStream, padded
+from undivided.inference.generate import begun, stream_perplexity
+from undivided.inference.score import Score
+from undivided.models import DecoderOnly
+from undivided.nn.loss import smoothed_loss
+from undivided.training.prepare import prepare_tokenizer
+from undivided.training.tasks.contract import Measured, ShardLoss
+from undivided.training.tasks.relative import RelativeTask
+from undivided.training.tasks.sized import blocks, encoded, sized, texts_of
+
+
+class LanguageTask(RelativeTask[DecoderOnly]):
+    """Lines, each closed by `</s>`, are one text in their order, or texts of their own, cut into rows as long as the context.
+
+    What the model is told of the end of a line is that another begins: `<s>`. So a prompt behind `<s>` is nothing new to it.
+    """
+
+    def __init__(self, recipe: Recipe, folder: Path, device: torch.device, console: Console) -> None:
+        super().__init__(recipe, prepare_tokenizer(recipe, folder, console), device)
+        groups = [blocks(files, recipe, self.subwords) for files in recipe.data.train]
+        self.rows = [row for rows in groups for row in rows]
+        self.examples = sized(groups, recipe.data.train)
+        self.stream = BatchStream(self.examples, recipe.batches, recipe.train.seed)
+        self.epoch_tokens = sum(len(row) - 1 for row in self.rows)
+        self.valid = [row for files in recipe.data.valid for row in encoded(texts_of(files, recipe), self.subwords)]
+
+    def __str__(self) -> str:
+        return f"{self.epoch_tokens:,} tokens in rows of at most {self.recipe.data.max_length}"
+
+    def load(self, shard: np.ndarray) -> Batch:
+        """Some rows as ids."""
+        rows = [self.rows[place] for place in self.examples.places(shard)]
+        before, after = padded([row[:-1] for row in rows]), padded([row[1:] for row in rows])
+        return Batch(before, begun(before), after)
+
+    def loss(self, batch: Batch) -> ShardLoss:
+        """Of predicting each token from those before it in its row."""
+        tokens, batch = int((batch.tgt_out != PAD).sum()), batch.to(self.device)
+        states = self.model(batch.tgt_in)
+        smoothing = self.recipe.train.label_smoothing
+        return ShardLoss(*smoothed_loss(states, self.model.output_weight, batch.tgt_out, smoothing), tokens)
+
+    def measure(self) -> Measured | None:
+        """Perplexity of held-out text."""
+        if not self.valid:
+            return None
+        perplexity = stream_perplexity(self.model, self.valid, self.recipe.data, self.device)
+        return Measured(Score("probability", 100 / perplexity, "100/perplexity|tokens:subwords"), {"perplexity": perplexity})

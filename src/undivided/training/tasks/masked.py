@@ -1,0 +1,114 @@
+"""Plain text: hidden tokens guessed from both sides."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from undivided.config import Recipe
+from undivided.core.console import Console
+from undivided.core.ids import BOS, EOS, PAD, UNK
+from undivided.data.batches import Batch, BatchStream, padded
+from undivided.data.corpus import name_of
+from undivided.inference.score import Score
+from undivided.inference.search import uniform
+from undivided.models.encoder_only import EncoderOnly, WordHead
+from undivided.nn.loss import smoothed_loss
+from undivided.training.prepare import prepare_tokenizer
+from undivided.training.tasks.contract import Measured, ShardLoss
+from undivided.training.tasks.relative import RelativeTask
+from undivided.training.tasks.sized import Row, encoded, fitting, sized, texts_of
+
+MASK = UNK
+"""`<unk>` never occurs in text, since bytes spell every character: it stands for what is hidden."""
+
+
+class Masked(NamedTuple):
+    """A text with some tokens hidden."""
+
+    tokens: Tensor  # T
+    labels: Tensor  # T, what was there, `<pad>` where nothing is asked
+
+
+def behind_start(row: Row) -> Tensor:
+    """A text behind `<s>`, whose state speaks for the whole, `T`."""
+    return torch.cat([torch.tensor([BOS]), torch.from_numpy(row.astype(np.int64))])
+
+
+def hide(tokens: Tensor, share: float, vocabulary: int, *key: int) -> Masked:
+    """Ask for a share of the tokens: 8 in 10 of them are hidden, 1 is another token, 1 is left (Devlin et al., 2019).
+
+    A function of the key alone.
+    """
+    chance, what, other = uniform(3 * len(tokens), *key).view(3, -1)
+    words = tokens > EOS
+    # Of each text at least one: the one of least chance.
+    asked = words & ((chance < share) | (chance == chance.masked_fill(~words, 2.0).min()))
+    replaced = torch.where(asked & (what < 0.8), MASK, tokens)
+    random_tokens = EOS + 1 + (other * (vocabulary - EOS - 1)).long()
+    replaced = torch.where(asked & (what >= 0.8) & (what < 0.9), random_tokens, replaced)
+    return Masked(replaced, torch.where(asked, tokens, PAD))
+
+
+class MaskedTask(RelativeTask[EncoderOnly]):
+    """Each line is a text of its own."""
+
+    def __init__(self, recipe: Recipe, folder: Path, device: torch.device, console: Console) -> None:
+        super().__init__(recipe, prepare_tokenizer(recipe, folder, console), device)
+        train, valid = (
+            [fitting(encoded(texts_of(files, recipe), self.subwords), recipe, name_of(files), console) for files in part]
+            for part in (recipe.data.train, recipe.data.valid)
+        )
+        self.rows = [row for rows in train for row in rows]
+        self.valid = sorted((row for rows in valid for row in rows), key=len)
+        self.examples = sized(train, recipe.data.train)
+        self.stream = BatchStream(self.examples, recipe.batches, recipe.train.seed)
+        self.epoch_tokens = round(recipe.train.mask * sum(map(len, self.rows)))
+
+    def __str__(self) -> str:
+        return f"{len(self.rows):,} lines, {self.epoch_tokens:,} tokens to guess in a pass"
+
+    def load(self, shard: np.ndarray) -> Batch:
+        """Some texts, other tokens hidden in every epoch."""
+        return self._hidden([self.rows[place] for place in self.examples.places(shard)], self.recipe.train.seed, shard)
+
+    def _hidden(self, rows: Sequence[Row], seed: int, keys: Sequence[int] | np.ndarray) -> Batch:
+        share, vocabulary = self.recipe.train.mask, len(self.subwords)
+        found = [hide(behind_start(row), share, vocabulary, seed, int(key)) for row, key in zip(rows, keys, strict=True)]
+        tokens, labels = (padded([part.numpy() for part in parts]) for parts in zip(*found, strict=True))
+        return Batch(tokens, tokens, labels)
+
+    def loss(self, batch: Batch) -> ShardLoss:
+        """Of the hidden tokens."""
+        return self._guessed(batch, self.recipe.train.label_smoothing)
+
+    def _guessed(self, batch: Batch, smoothing: float) -> ShardLoss:
+        batch = batch.to(self.device)
+        real, asked = batch.src_mask, batch.tgt_out != PAD
+        head = self.model.head
+        assert isinstance(head, WordHead)
+        states = head(self.model.encode(batch.src, None if bool(real.all()) else real)[asked])
+        # The bias of each word is the weight of one more value, which is always 1.
+        states = torch.cat([states, states.new_ones(len(states), 1)], dim=1)
+        weight = torch.cat([self.model.embedding.weight, head.bias[:, None]], dim=1)
+        return ShardLoss(*smoothed_loss(states[None], weight, batch.tgt_out[asked][None], smoothing), int(asked.sum()))
+
+    def measure(self) -> Measured | None:
+        """Perplexity of hidden tokens of held-out text, always the same ones."""
+        if not self.valid:
+            return None
+        likelihood, tokens = 0.0, 0
+        with torch.inference_mode():
+            for at in range(0, len(self.valid), 64):
+                rows = self.valid[at : at + 64]
+                found = self._guessed(self._hidden(rows, 0, range(at, at + len(rows))), 0.0)
+                likelihood, tokens = likelihood + float(found.likelihood), tokens + found.tokens
+        perplexity = math.exp(likelihood / max(1, tokens))
+        signature = f"100/perplexity|hidden:{self.recipe.train.mask}|tokens:subwords"
+        return Measured(Score("probability", 100 / perplexity, signature), {"perplexity": perplexity})

@@ -1,0 +1,111 @@
+"""What relatives learn from, held in memory: rows of ids, or images, and what batches must know of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from undivided.config import CorpusFiles, Recipe
+from undivided.core.console import Console, plural
+from undivided.core.errors import InputError
+from undivided.core.ids import EOS
+from undivided.data.corpus import Findings, name_of, read_pairs, read_texts
+from undivided.data.subwords import Subwords
+from undivided.inference.generate import read_as
+
+Row = np.ndarray
+"""Ids of one text."""
+
+
+@dataclass(frozen=True)
+class Sized:
+    """Examples of which batches know the sizes: so many of each corpus, and how often each counts.
+
+    What it numbers are draws: the examples of epoch 0, then those of epoch 1, and so on. So whatever is random in an example,
+    a function of its draw, is another in every epoch.
+    """
+
+    corpora: list[int]
+    weights: list[float]
+    sizes: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def draws(self, places: np.ndarray, epoch: int) -> np.ndarray:
+        """What some examples are called in an epoch."""
+        return places + epoch * len(self)
+
+    def places(self, draws: np.ndarray) -> np.ndarray:
+        """Which examples some draws are of."""
+        return draws % len(self)
+
+    def lengths(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The sizes of some draws, for both sides the same."""
+        sizes = self.sizes[self.places(places)]
+        return sizes, sizes
+
+
+def sized(groups: Sequence[Sequence[Row]], corpora: Sequence[CorpusFiles]) -> Sized:
+    """The rows of several corpora as examples."""
+    sizes = np.array([len(row) for rows in groups for row in rows], dtype=np.int64)
+    return Sized([len(rows) for rows in groups], [files.weight for files in corpora], sizes)
+
+
+def chunked(texts: Iterable[str], size: int = 20_000) -> Iterator[list[str]]:
+    """Lists of at most `size` texts."""
+    chunk: list[str] = []
+    for text in texts:
+        chunk.append(text)
+        if len(chunk) == size:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def encoded(texts: Iterable[str], subwords: Subwords) -> Iterator[Row]:
+    """The ids of each text, closed by `</s>`."""
+    dtype = np.uint16 if len(subwords) <= 1 << 16 else np.uint32
+    for chunk in chunked(texts):
+        yield from (np.array(row, dtype=dtype) for row in subwords.encode(chunk))
+
+
+def texts_of(files: CorpusFiles, recipe: Recipe) -> Iterator[str]:
+    """The good lines of a file of text."""
+    return read_texts(files, recipe.data, Findings(name_of(files)))
+
+
+def blocks(files: CorpusFiles, recipe: Recipe, subwords: Subwords) -> list[Row]:
+    """The texts of a file, cut into rows as long as the context, each with the token before it in front."""
+    size, rows = recipe.data.max_length, list(encoded(texts_of(files, recipe), subwords))
+    texts = (np.concatenate([np.array([EOS], dtype=text.dtype), text]) for text in read_as(rows, recipe.data))
+    return [text[at : at + size + 1] for text in texts for at in range(0, len(text) - 1, size)]
+
+
+def fitting(rows: Iterable[Row], recipe: Recipe, name: str, console: Console) -> list[Row]:
+    """The rows that the model's context holds; what does not fit is counted and said."""
+    # One place is `<s>`, which stands before every text.
+    most, kept, over = recipe.data.max_length - 1, [], 0
+    for row in rows:
+        if len(row) <= most:
+            kept.append(row)
+        else:
+            over += 1
+    if over:
+        console.say(f"{name}: dropped {plural(over, 'line')} with more than {most} subwords")
+    if not kept:
+        raise InputError(f"{name}: every line has more than {most} subwords; raise data.max_length or split the lines")
+    return kept
+
+
+def labelled(files: CorpusFiles, recipe: Recipe, subwords: Subwords, console: Console) -> tuple[list[Row], list[int]]:
+    """Texts that fit, and the places of their labels in the list of classes."""
+    pairs = list(read_pairs(files, recipe.data, Findings(name_of(files))))
+    rows = list(encoded((pair.source for pair in pairs), subwords))
+    number = {name: place for place, name in enumerate(recipe.data.classes)}
+    most = recipe.data.max_length - 1
+    labels = [number[pair.target] for pair, row in zip(pairs, rows, strict=True) if len(row) <= most]
+    return fitting(rows, recipe, name_of(files), console), labels

@@ -1,0 +1,96 @@
+"""Parallel text: teacher-forced training, validation by real decoding. [paper 3.1, 5, 6.1]"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import nn
+
+from undivided.artifact import folder as artifact
+from undivided.artifact.folder import Artifact
+from undivided.config import Recipe
+from undivided.core.console import Console
+from undivided.core.ids import PAD
+from undivided.data.batches import Batch, BatchStream, load_batch
+from undivided.data.corpus import Findings, corpus_digests, name_of, read_pairs
+from undivided.data.shortlist import learn_shortlist
+from undivided.data.store import SampledStore
+from undivided.inference.score import bleu, perplexity
+from undivided.inference.translator import Translator
+from undivided.models import Seq2Seq, make_model
+from undivided.nn.loss import consistent_loss, smoothed_loss
+from undivided.training.prepare import open_training_store, prepare_tokenizer
+from undivided.training.tasks.contract import Measured, ShardLoss
+
+USUAL = 0.95
+"""The share of training sources that are no longer than what counts as usual."""
+
+
+class TranslationTask:
+    """From source to target sentences."""
+
+    def __init__(self, recipe: Recipe, folder: Path, device: torch.device, console: Console) -> None:
+        self.recipe, self.device = recipe, device
+        self.tokenizer = prepare_tokenizer(recipe, folder, console)
+        self.store = open_training_store(recipe, self.tokenizer, folder, console)
+        seed = recipe.train.seed
+        self.texts = SampledStore(self.store, self.tokenizer, recipe.tokens, seed) if recipe.tokens.dropout else self.store
+        self.stream = BatchStream(self.texts, recipe.batches, seed)
+        self.epoch_tokens = self.store.target_tokens
+        self.model = self.fresh_model()
+        self.digests = {"train": corpus_digests(recipe.data.train), "valid": corpus_digests(recipe.data.valid)}
+        pairs = [p for files in recipe.data.valid for p in read_pairs(files, recipe.data, Findings(name_of(files)))]
+        self.valid = [pair.source for pair in pairs], [pair.target for pair in pairs]
+
+    def __str__(self) -> str:
+        return f"{len(self.store):,} pairs, {self.epoch_tokens:,} target tokens"
+
+    def load(self, shard: np.ndarray) -> Batch:
+        """Some pairs as ids."""
+        return load_batch(self.texts, shard)
+
+    def loss(self, batch: Batch) -> ShardLoss:
+        """Label-smoothed loss of predicting each target token from those before it. [paper 3.1, 5.4]"""
+        tokens, padding = int((batch.tgt_out != PAD).sum()), not bool(batch.src_mask.all())
+        batch, config, weight = batch.to(self.device), self.recipe.train, self.model.output_weight
+        passed = batch.twice() if config.consistency else batch
+        memory = self.model.encode(passed.src, passed.src_mask if padding else None)
+        states = self.model.decode(memory, passed.tgt_in)
+        if config.consistency:
+            found = consistent_loss(states, weight, batch.tgt_out, config.label_smoothing, config.consistency)
+        else:
+            found = smoothed_loss(states, weight, batch.tgt_out, config.label_smoothing)
+        return ShardLoss(*found, tokens)
+
+    def measure(self) -> Measured | None:
+        """BLEU of held-out pairs by real decoding, and their perplexity."""
+        if not self.valid[0]:
+            return None
+        config = self.recipe.train
+        sources, targets = (side[: config.validate_lines] for side in self.valid)
+        translator = Translator(Artifact(self.recipe, self.tokenizer, self.model))
+        outputs = [result.text for result in translator.stream(sources, beam_size=config.validate_beam, n_best=1)]
+        quality = bleu(outputs, targets, self.recipe.data.target_lang)
+        return Measured(quality, {"perplexity": perplexity(translator, *self.valid)})
+
+    def fresh_model(self) -> Seq2Seq:
+        """Another model of the same shapes."""
+        return make_model(self.recipe.model, len(self.tokenizer.source), len(self.tokenizer.target)).to(self.device)
+
+    def use(self, model: nn.Module) -> None:
+        """From now on, measure and export this model."""
+        self.model = cast("Seq2Seq", model)
+
+    def facts(self) -> dict[str, Any]:
+        """The vocabulary, how long sources usually are, and the digests of the corpora."""
+        lengths, _ = self.store.lengths(np.arange(len(self.store)))
+        usual = int(np.quantile(lengths, USUAL))
+        return {"vocabulary": len(self.tokenizer.target), "usual_length": usual, "data": self.digests}
+
+    def export(self, out: Path, facts: dict[str, Any]) -> None:
+        """Write the model folder."""
+        shortlist = learn_shortlist(self.store, len(self.tokenizer.source), len(self.tokenizer.target))
+        artifact.save(Artifact(self.recipe, self.tokenizer, self.model, facts, shortlist), out)
