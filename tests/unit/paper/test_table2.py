@@ -18,7 +18,7 @@ from undivided.paper.table2.cost import PAPER, SUSTAINED, paper_cost, sustained_
 from undivided.paper.table2.table import Run, compound_split_bleu, cost_table, split_compounds, write_report
 from undivided.paper.table2.wmt import PUBLISHED, SIZES, TRAIN, Prepared, held_out, sgm_lines
 
-RECIPES = Path(__file__).parents[2] / "recipes"
+RECIPES = Path(__file__).parents[3] / "recipes"
 
 
 @pytest.mark.parametrize(("name", "hours"), [("Transformer (base)", 12.0), ("Transformer (big)", 84.0)])

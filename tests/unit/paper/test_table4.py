@@ -20,7 +20,7 @@ from undivided.paper.parsing.parser import Output, outputs, tokenised
 from undivided.paper.parsing.table4 import PAPER
 from undivided.paper.parsing.trees import parse_tree, plain, read_trees, words
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 RECIPE = """
 tokens: {vocab_size: 300}
 batches: {tokens: 800}

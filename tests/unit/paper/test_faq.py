@@ -12,7 +12,7 @@ from undivided.nn.attention import attention
 from undivided.paper.faq import ANSWERS, QUESTIONS, decoding, depth, distance, norms, order, padding, pages, scaling, trial
 from undivided.paper.faq.question import power, spread, tiny
 
-FAQ = Path(__file__).parents[2] / "docs" / "faq"
+FAQ = Path(__file__).parents[3] / "docs" / "faq"
 NAMES = [question.name for question in QUESTIONS]
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[-+]\d+)?")
 
