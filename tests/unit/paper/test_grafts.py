@@ -48,7 +48,7 @@ def test_the_seed_says_which(trees):
 
 
 def test_a_parser_learns_from_grafts_too(tmp_path, run):
-    from test_paper_table4 import RECIPE, command, read_tables
+    from test_table4 import RECIPE, command, read_tables
 
     write_treebank(tmp_path / "trees", 60, 2)
     (tmp_path / "tiny.yaml").write_text(RECIPE)
