@@ -67,7 +67,7 @@ def test_write_whole_keeps_the_old_file_when_it_fails(tmp_path, monkeypatch):
 HOLDER = """
 import sys, time
 from pathlib import Path
-from undivided.files import alone
+from undivided.core.locks import alone
 with alone(Path(sys.argv[1]), "busy"):
     print("held", flush=True)
     time.sleep(60)

@@ -158,7 +158,8 @@ def test_sampling_is_the_same_in_another_process(kind, python, tmp_path):
     tokenizer = Tokenizer.learn(lambda: TEXT, config, len(TEXT), seed=1)
     tokenizer.save(tmp_path)
     code = (
-        "import sys; from pathlib import Path; from undivided.data.subwords import Tokenizer, random_bits\n"
+        "import sys; from pathlib import Path; from undivided.data.subwords import Tokenizer\n"
+        "from undivided.core.random import random_bits\n"
         "from undivided.config import TokensConfig\n"
         "side = Tokenizer.load(Path(sys.argv[1])).source\n"
         f"print(side.sample(side.encode([sys.argv[2]] * 20), TokensConfig(kind={kind!r}, dropout=0.3), random_bits(20, 5)))"

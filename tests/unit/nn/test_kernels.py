@@ -22,10 +22,10 @@ pytestmark = pytest.mark.skipif(bool(kernels.reason()), reason=f"no kernels: {ke
 MASK = kernels.Mask(seed=0xFEDCBA9876543210, threshold=64, scale=256 / 192)
 WORK = """
 import torch
-from undivided import kernels
+from undivided.nn.backend import kernels
 from undivided.config import ModelConfig
-from undivided.layers import Residual
-from undivided.dropout import seeded_dropout
+from undivided.nn.layers import Residual
+from undivided.nn.dropout import seeded_dropout
 torch.manual_seed(0)
 layer = Residual(ModelConfig(d_model=24, dropout=0.3))
 x = torch.randn(3, 7, 24, requires_grad=True)
