@@ -312,8 +312,8 @@ def test_changed_subword_models_do_not_crash(model, python):
     """A process of its own, because a fault in C++ would take this one along."""
     code = """
 import random, sys
-from undivided.console import InputError
-from undivided.tokens import Subwords
+from undivided.core.errors import InputError
+from undivided.data.subwords import Subwords
 good, chance = open(sys.argv[1], "rb").read(), random.Random(1)
 for _ in range(400):
     bad = bytearray(good)
@@ -487,7 +487,7 @@ BOMB = 150 << 20
 READER = """
 import sys
 from undivided.config import CorpusFiles, DataConfig
-from undivided.corpus import Findings, read_pairs
+from undivided.data.corpus import Findings, read_pairs
 findings = Findings("bomb")
 kept = sum(1 for _ in read_pairs(CorpusFiles(sys.argv[1]), DataConfig(), findings))
 print(kept, findings.counts.get("too_long", 0), open("/proc/self/status").read().split("VmHWM:")[1].split()[0])

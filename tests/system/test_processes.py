@@ -23,8 +23,8 @@ QUIET = Console(quiet=True, stream=io.StringIO())
 TRAIN = """
 import atexit, json, os, signal, sys, torch
 from pathlib import Path
-from undivided.console import Console
-from undivided.train import Trainer, train
+from undivided.core.console import Console
+from undivided.training.loop import Trainer, train
 
 step = Trainer._step
 

@@ -27,8 +27,8 @@ from undivided.training.tasks.translation import TranslationTask
 KILLER = """
 import json, os, signal, sys
 from undivided import checkpoint
-from undivided.train import Trainer, train
-from undivided.console import Console
+from undivided.training.loop import Trainer, train
+from undivided.core.console import Console
 
 def die(*_): os.kill(os.getpid(), signal.SIGKILL)
 
