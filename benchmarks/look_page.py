@@ -41,8 +41,8 @@ def made_page() -> str:
     import torch
 
     from undivided.artifact.folder import Artifact
-    from undivided.config import build
-    from undivided.data.subwords import Subwords, Tokenizer, learn
+    from undivided.config import build_recipe
+    from undivided.data.subwords import Subwords, Tokenizer, learn_subwords
     from undivided.look import look, page, what_if
     from undivided.models import make_model
 
@@ -51,9 +51,9 @@ def made_page() -> str:
     letters = "abcdefghiklmnoprstuvwz"
     words = ["".join(chance.choices(letters, k=chance.randrange(3, 9))) for _ in range(80)]
     lines = [" ".join(chance.choices(words, k=12)) for _ in range(200)]
-    subwords = Subwords(learn(lines, build({}).tokens, 600, 1))
+    subwords = Subwords(learn_subwords(lines, build_recipe({}).tokens, 600, 1))
     model = {"d_model": 64, "d_ff": 128, "n_heads": HEADS, "encoder_layers": LAYERS, "decoder_layers": LAYERS}
-    recipe = build({"model": model, "search": {"max_extra": 1, "beam_size": 4}})
+    recipe = build_recipe({"model": model, "search": {"max_extra": 1, "beam_size": 4}})
     artifact = Artifact(recipe, Tokenizer(subwords, subwords), make_model(recipe.model, len(subwords), len(subwords)).eval())
     text = next(text for count in range(1, 99) if len(subwords.encode([text := " ".join(words[:count])])[0]) >= TOKENS)
     return page(what_if(artifact, look(artifact, text, text)))

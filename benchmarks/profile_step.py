@@ -16,7 +16,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from undivided.config import Recipe, build
+from undivided.config import Recipe, build_recipe
 from undivided.core.ids import EOS, PAD
 from undivided.data.batches import Batch, make_batch
 from undivided.models import make_model
@@ -79,7 +79,7 @@ def main() -> None:
     parser.add_argument("--operations", action="store_true", help="also the table of torch's profiler")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    recipe: Recipe = build({"preset": options.preset, "model": {"norm": options.norm}})
+    recipe: Recipe = build_recipe({"preset": options.preset, "model": {"norm": options.norm}})
     model = make_model(recipe.model, options.vocabulary, options.vocabulary)
     batches = made_up_batches(options.tokens, options.vocabulary)
 

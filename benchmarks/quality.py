@@ -121,14 +121,14 @@ def fairseq(*arguments: str) -> list[str]:
 
 def prepare_fairseq(home: Path, corpus: dict[str, list[str]]) -> Path:
     """Subwords as ours learns them, and fairseq's binary data of them."""
-    from undivided.config import build
+    from undivided.config import build_recipe
     from undivided.data.subwords import Tokenizer
 
     data = home / "data"
     if (data / "dict.en.txt").exists():
         return data
     lines = [Path(name).read_text(encoding="utf-8").splitlines() for name in corpus["train"]]
-    recipe = build({"tokens": {"vocab_size": 6000}})
+    recipe = build_recipe({"tokens": {"vocab_size": 6000}})
     tokenizer = Tokenizer.learn(lambda: zip(*lines, strict=True), recipe.tokens, len(lines[0]), 1)
     for part, files in corpus.items():
         for name, side in zip(files, (tokenizer.source, tokenizer.target), strict=True):

@@ -35,8 +35,8 @@ from torch import nn
 
 from undivided.artifact.folder import load_relative
 from undivided.core.console import plural
-from undivided.data.corpus import byte_lines
-from undivided.data.images import contact_sheet, png, read_idx, read_images, read_labels, write_idx
+from undivided.data.corpus import raw_lines
+from undivided.data.images import contact_sheet, encode_png, read_idx, read_images, read_labels, write_idx
 from undivided.inference.classify import Classifier, as_values
 from undivided.inference.generate import Generator
 from undivided.models import DecoderOnly, Drawing
@@ -73,7 +73,7 @@ class Run:
 
 
 def lines_of(path: Path) -> list[str]:
-    return [line.decode("utf-8") for line in byte_lines(path)]
+    return [line.decode("utf-8") for line in raw_lines(path)]
 
 
 def facts(model: Path) -> str:
@@ -333,7 +333,7 @@ def drawing(run: Run, report: Path) -> list[str]:
     rows = [(name, accuracy(see(test), wanted), accuracy(see(images), asked)) for name, see in judges.items()]
     sheet = report.with_name(f"{report.stem}-digits.png")
     first = [number for number in range(len(images)) if number % DRAWN < 20]
-    sheet.write_bytes(png(contact_sheet(images[first, 0], 20, 4)))
+    sheet.write_bytes(encode_png(contact_sheet(images[first, 0], 20, 4)))
     return [
         "## Text to image tokens (the idea of DALL·E): digits drawn on request",
         "",

@@ -24,7 +24,7 @@ from typing import Any
 import measure
 from measure import ROOT, plot, table
 
-from undivided.config import CorpusFiles, DataConfig, Recipe, SearchConfig, build
+from undivided.config import CorpusFiles, DataConfig, Recipe, SearchConfig, build_recipe
 
 WORDS = 30_000
 
@@ -58,7 +58,7 @@ def resident() -> float:
 
 
 def recipe_of(job: dict[str, Any]) -> Recipe:
-    return build({"preset": job["preset"], "model": {"norm": "pre"}, "search": {"beam_size": 4}})
+    return build_recipe({"preset": job["preset"], "model": {"norm": "pre"}, "search": {"beam_size": 4}})
 
 
 def store(job: dict[str, Any]) -> dict[str, float]:
@@ -144,7 +144,7 @@ def stores(options: argparse.Namespace, picture: Path) -> list[str]:
         (home / "subwords").mkdir()
         lines = [Path(path).read_text(encoding="utf-8").splitlines() for path in write_text(home, min(20_000, *options.pairs))]
         Tokenizer.learn(
-            lambda: zip(*lines, strict=True), build({"tokens": {"vocab_size": options.subwords}}).tokens, len(lines[0]), 1
+            lambda: zip(*lines, strict=True), build_recipe({"tokens": {"vocab_size": options.subwords}}).tokens, len(lines[0]), 1
         ).save(home / "subwords")
         for pairs in options.pairs:
             files = write_text(home, pairs)
@@ -164,7 +164,7 @@ def stores(options: argparse.Namespace, picture: Path) -> list[str]:
 
 
 def lengths(options: argparse.Namespace, picture: Path) -> list[str]:
-    heads = build({"preset": options.preset}).model.n_heads
+    heads = build_recipe({"preset": options.preset}).model.n_heads
     grown: dict[str, tuple[list[int], list[float]]] = {kind: ([], []) for kind in ("training", "translating")}
     matrix = [heads * length**2 * 4 / 1e6 for length in options.lengths]
     rows = []

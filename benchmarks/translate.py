@@ -26,7 +26,7 @@ from measure import CORES, OURS, PRE_NORM_ONLY, ROOT, Piece, Series, table
 
 from undivided.artifact import folder as artifact
 from undivided.artifact.folder import Artifact
-from undivided.config import build
+from undivided.config import build_recipe
 from undivided.core.console import Console
 from undivided.core.ids import EOS
 from undivided.data.shortlist import Shortlist, learn_shortlist
@@ -79,7 +79,7 @@ class Encoded:
 def make_folder(home: Path, preset: str, tokenizer: Tokenizer, shortlist: Shortlist, options: argparse.Namespace) -> Path:
     """A model folder with random weights."""
     torch.manual_seed(1)
-    recipe = build({"preset": preset, "tokens": {"vocab_size": options.vocabulary}, "model": {"attention_bias": True}})
+    recipe = build_recipe({"preset": preset, "tokens": {"vocab_size": options.vocabulary}, "model": {"attention_bias": True}})
     model = make_model(recipe.model, len(tokenizer.source), len(tokenizer.target)).eval()
     never_end(model)
     artifact.save(Artifact(recipe, tokenizer, model, shortlist=shortlist), home / preset)
@@ -89,7 +89,7 @@ def make_folder(home: Path, preset: str, tokenizer: Tokenizer, shortlist: Shortl
 def learn_subwords(home: Path, options: argparse.Namespace) -> tuple[Tokenizer, Shortlist]:
     files = measure.some_text(home, options.pairs)
     lines = [Path(name).read_text(encoding="utf-8").splitlines() for name in files]
-    recipe = build({"tokens": {"vocab_size": options.vocabulary}})
+    recipe = build_recipe({"tokens": {"vocab_size": options.vocabulary}})
     tokenizer = Tokenizer.learn(lambda: zip(*lines, strict=True), recipe.tokens, len(lines[0]), 1)
     sizes = len(tokenizer.source), len(tokenizer.target)
     return tokenizer, learn_shortlist(cast("Store", Encoded(tokenizer, files)), *sizes)

@@ -14,7 +14,7 @@ import torch
 
 from samples import sentences
 from undivided.artifact.folder import Artifact
-from undivided.config import build
+from undivided.config import build_recipe
 from undivided.look import look, page, what_if
 from undivided.look.html import PAGE, legends
 from undivided.look.result import FATES, USES, plain, readable
@@ -74,7 +74,7 @@ def large(translator):
     """40 × 40 tokens, 6 layers, 8 heads."""
     torch.manual_seed(1)
     settings = {"d_model": 32, "d_ff": 32, "n_heads": 8, "encoder_layers": 6, "decoder_layers": 6}
-    recipe = build({"model": settings, "search": {"max_extra": 1, "beam_size": 4}})
+    recipe = build_recipe({"model": settings, "search": {"max_extra": 1, "beam_size": 4}})
     tokenizer = translator.artifact.tokenizer
     model = make_model(recipe.model, len(tokenizer.source), len(tokenizer.target)).eval()
     artifact = Artifact(recipe, tokenizer, model)
@@ -534,7 +534,9 @@ def test_embeddings(show, seen):
 )
 def test_models_other_than_the_transformer(show, translator, changes, attends):
     torch.manual_seed(1)
-    recipe = build({"model": {"d_model": 16, "encoder_layers": 2, "decoder_layers": 2} | changes, "search": {"max_extra": 3}})
+    recipe = build_recipe(
+        {"model": {"d_model": 16, "encoder_layers": 2, "decoder_layers": 2} | changes, "search": {"max_extra": 3}}
+    )
     tokenizer = translator.artifact.tokenizer
     artifact = Artifact(recipe, tokenizer, make_model(recipe.model, len(tokenizer.source), len(tokenizer.target)).eval())
     result = what_if(artifact, look(artifact, LINES[0], "das Haus"))

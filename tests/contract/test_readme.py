@@ -9,8 +9,8 @@ import pytest
 
 from undivided import __version__
 from undivided.cli import parser
-from undivided.config import Recipe, build
-from undivided.config.settings import given, merge, nested, read_yaml
+from undivided.config import Recipe, build_recipe
+from undivided.config.settings import given_settings, merge, nest_values, read_yaml
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -40,12 +40,12 @@ def test_commands_parse_and_their_settings_are_right(words):
     options = parser().parse_args(words)
     if words[0] == "train":
         values = read_yaml(ROOT / options.recipe) if options.recipe else {}
-        assert build(merge(values, nested(given(options, Recipe)))).data.train
+        assert build_recipe(merge(values, nest_values(given_settings(options, Recipe)))).data.train
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_recipes_load(path):
-    build(read_yaml(path))
+    build_recipe(read_yaml(path))
 
 
 def test_there_are_recipes():

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from undivided.config import ModelConfig, SearchConfig, build
+from undivided.config import ModelConfig, SearchConfig, build_recipe
 from undivided.inference.hypothesis import length_penalty
 from undivided.models import make_model
 from undivided.training.checkpoint import Checkpoint, average_weights, write
 
 PAGE = (Path(__file__).parents[2] / "docs" / "paper.md").read_text(encoding="utf-8")
-BASE, BIG = build({}, "base").model, build({}, "big").model
+BASE, BIG = build_recipe({}, "base").model, build_recipe({}, "big").model
 
 
 def parameters(config, vocab):
@@ -74,7 +74,7 @@ def test_table_3_rows_a_have_the_parameters_of_base(heads):
 
 
 def test_base_and_big_are_those_of_table_3():
-    base, big = build({}, "base"), build({}, "big")
+    base, big = build_recipe({}, "base"), build_recipe({}, "big")
     names = ("encoder_layers", "decoder_layers", "d_model", "d_ff", "n_heads", "dropout")
     assert [getattr(base.model, name) for name in names] == [6, 6, 512, 2048, 8, 0.1]
     assert [getattr(big.model, name) for name in names] == [6, 6, 1024, 4096, 16, 0.3]

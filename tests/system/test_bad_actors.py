@@ -25,7 +25,7 @@ from undivided.config.settings import read_yaml
 from undivided.core import manifest
 from undivided.core.console import Console
 from undivided.core.errors import InputError
-from undivided.data.corpus import byte_lines, zstd
+from undivided.data.corpus import raw_lines, zstd_module
 from undivided.data.subwords import Subwords
 
 # Canaries: pickles that leave a trace if anything unpickles them.
@@ -487,15 +487,15 @@ BOMB = 150 << 20
 READER = """
 import sys
 from undivided.config import CorpusFiles, DataConfig
-from undivided.data.corpus import Findings, read_pairs
-findings = Findings("bomb")
+from undivided.data.corpus import CorpusReport, read_pairs
+findings = CorpusReport("bomb")
 kept = sum(1 for _ in read_pairs(CorpusFiles(sys.argv[1]), DataConfig(), findings))
 print(kept, findings.counts.get("too_long", 0), open("/proc/self/status").read().split("VmHWM:")[1].split()[0])
 """
 
 
 def pack(path: Path, name: str) -> Path:
-    opened = {"gz": gzip.open, "xz": lzma.open, "zst": zstd().open}[name]
+    opened = {"gz": gzip.open, "xz": lzma.open, "zst": zstd_module().open}[name]
     with opened(path, "wb") as stream:
         stream.write(b"good\tgut\n")
         for _ in range(BOMB >> 20):
@@ -522,16 +522,16 @@ def test_an_xz_file_that_asks_for_4_gib_is_refused(tmp_path):
     content[12 + size - 4 : 12 + size] = struct.pack("<I", zlib.crc32(content[12 : 12 + size - 4]))
     (tmp_path / "a.xz").write_bytes(content)
     with pytest.raises(InputError, match=r"a\.xz: damaged.*[Mm]emory"):
-        list(byte_lines(tmp_path / "a.xz"))
+        list(raw_lines(tmp_path / "a.xz"))
 
 
 def test_a_zstd_file_that_asks_for_2_gib_is_refused(tmp_path):
     frame = struct.pack("<I", 0xFD2FB528) + bytes([0, 21 << 3]) + struct.pack("<I", (6 << 3) | 1)[:3] + b"hello\n"
     (tmp_path / "a.zst").write_bytes(frame)
     with pytest.raises(InputError, match=r"a\.zst: damaged.*memory"):
-        list(byte_lines(tmp_path / "a.zst"))
+        list(raw_lines(tmp_path / "a.zst"))
     (tmp_path / "a.zst").write_bytes(frame[:5] + bytes([10 << 3]) + frame[6:])
-    assert list(byte_lines(tmp_path / "a.zst")) == [b"hello"]
+    assert list(raw_lines(tmp_path / "a.zst")) == [b"hello"]
 
 
 # Terminals.

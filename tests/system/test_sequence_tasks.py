@@ -6,7 +6,7 @@ import random
 import pytest
 import torch
 
-from undivided.config import SearchConfig, build
+from undivided.config import SearchConfig, build_recipe
 from undivided.core.ids import EOS
 from undivided.data.batches import make_batch
 from undivided.inference.search import search
@@ -43,7 +43,7 @@ def taught(task, model, longest, steps, rate, width=48):
     torch.manual_seed(1)
     settings = {"d_model": width, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0} | dict(model)
     train = {"schedule": "cosine", "rate": rate, "warmup_steps": 50, "max_steps": steps, "clip": 1.0}
-    recipe = build({"model": settings, "train": train})
+    recipe = build_recipe({"model": settings, "train": train})
     network = make_model(recipe.model, EOS + 11, EOS + 11).train()
     optimizer, chance = make_optimizer(network, recipe.train), random.Random(1)
     for step in range(1, steps + 1):

@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 
 from undivided import __version__
 from undivided.artifact.card import model_card
-from undivided.config import Recipe, build
+from undivided.config import Recipe, build_recipe
 from undivided.config.model import DECODER_ONLY, DRAWING, PAIRED
 from undivided.config.settings import as_values
 from undivided.core import manifest
@@ -310,7 +310,7 @@ def _read_config(folder: Path) -> tuple[Recipe, object, dict[str, Any]]:
             "upgrade with: pip install -U undivided"
         )
     try:
-        recipe = build(config["recipe"])
+        recipe = build_recipe(config["recipe"])
         model_card(recipe, config["facts"])
         return recipe, config["vocabulary"], config["facts"]
     except InputError as error:

@@ -81,7 +81,7 @@ def run_look_corpus(options: argparse.Namespace, console: Console) -> None:
         faults.append(f"--lines: {options.lines} is less than 0")
     try:
         files = coerce([options.corpus], list[CorpusFiles])[0]
-        faults += [f"--corpus: {fault}" for fault in files.unpaired()]
+        faults += [f"--corpus: {fault}" for fault in files.pairing_faults()]
     except ValueError as error:
         faults.append(f"--corpus: {error}")
     if faults:

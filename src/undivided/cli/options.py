@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from undivided.config import ENGINES, Recipe, SearchConfig
-from undivided.config.settings import Values, coerce, given, leaves, merge, nested, read_yaml
+from undivided.config.settings import Values, coerce, given_settings, iter_settings, merge, nest_values, read_yaml
 from undivided.core.errors import InputError
 from undivided.core.files import fresh
 
@@ -36,14 +36,14 @@ def add_compute(verb: argparse.ArgumentParser, engine: str | None) -> None:
 
 def recipe_values(options: argparse.Namespace) -> Values:
     """What a recipe file and the flags say; flags win."""
-    return merge(read_yaml(options.recipe) if options.recipe else {}, nested(given(options, Recipe)))
+    return merge(read_yaml(options.recipe) if options.recipe else {}, nest_values(given_settings(options, Recipe)))
 
 
 def search_options(options: argparse.Namespace) -> dict[str, Any]:
     """The search settings of the command line, in their types."""
-    kinds = {name: kind for name, _, kind in leaves(SearchConfig)}
+    kinds = {name: kind for name, _, kind in iter_settings(SearchConfig)}
     result, faults = {}, []
-    for name, value in given(options, SearchConfig).items():
+    for name, value in given_settings(options, SearchConfig).items():
         try:
             result[name] = coerce(value, kinds[name])
         except ValueError as error:
@@ -97,10 +97,10 @@ def count_lines(name: str) -> int | None:
 
 def input_lines(name: str) -> Iterator[bytes]:
     """The lines of a file, or of stdin; through a reader of our own: Python aborts at exit if a thread waits in `sys.stdin`."""
-    from undivided.data.corpus import byte_lines, cut_lines, without_mark
+    from undivided.data.corpus import raw_lines, split_lines, strip_bom
 
     if name != "-":
-        yield from byte_lines(name)
+        yield from raw_lines(name)
         return
     with open(0, "rb", closefd=False) as stream:
-        yield from without_mark(cut_lines(stream))
+        yield from strip_bom(split_lines(stream))

@@ -42,7 +42,7 @@ def run_generate(options: argparse.Namespace) -> None:
     search = search_options(options)
     if not 1 <= options.scale <= 64:
         raise InputError(f"--scale: {options.scale} is not from 1 to 64")
-    from undivided.data.subwords import one_line
+    from undivided.data.subwords import to_one_line
     from undivided.inference.generate import Generator
 
     generator = Generator(options.model, options.device, options.threads)
@@ -53,7 +53,7 @@ def run_generate(options: argparse.Namespace) -> None:
     with Output(options.output) as out:
         for row in found:
             for each in row:
-                text = one_line(each.text)
+                text = to_one_line(each.text)
                 out.write((visible(text) if out.isatty() else text) + "\n")
     return None
 
@@ -69,7 +69,7 @@ def _draw(generator: Generator, prompts: list[str], options: argparse.Namespace,
     if Path(options.output).suffix.lower() != ".png":
         raise InputError(f"{options.model} draws: name a file for the image that ends in .png with -o")
     from undivided.core.files import write_whole
-    from undivided.data.images import contact_sheet, png
+    from undivided.data.images import contact_sheet, encode_png
 
     images = generator.images(prompts, **search)
     if images.shape[1] > 1 and len(images) > 1:
@@ -79,7 +79,7 @@ def _draw(generator: Generator, prompts: list[str], options: argparse.Namespace,
     else:
         whole = images[0, 0] if images.shape[1] == 1 else images[0].transpose(1, 2, 0)
         picture = whole.repeat(options.scale, axis=0).repeat(options.scale, axis=1)
-    write_whole(Path(options.output), png(picture))
+    write_whole(Path(options.output), encode_png(picture))
 
 
 def add_classify(verbs: Any) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from undivided.cli.options import Output, add_compute, add_quiet, count_lines, input_lines, keep_apart, search_options
 from undivided.config import SearchConfig
-from undivided.config.model import RELATIVES
+from undivided.config.model import SINGLE_STACK
 from undivided.config.settings import add_settings
 from undivided.core.console import Console, Progress, Remarks, plural, visible
 from undivided.core.errors import InputError
@@ -146,7 +146,7 @@ def run_score(options: argparse.Namespace) -> None:
     from undivided.artifact.folder import kind_of
     from undivided.inference.score import Score, moses_bleu, perplexity, score, score_relative
 
-    if options.model and kind_of(options.model) in RELATIVES:
+    if options.model and kind_of(options.model) in SINGLE_STACK:
         _tell([score_relative(options.model, options.file, options.reference, options.device, options.threads)], options.json)
         return
     if not options.reference:

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from undivided.config.data import BatchesConfig, CorpusFiles, DataConfig, TokensConfig
-from undivided.config.model import DECODER_ONLY, ENCODER_ONLY, IMAGES, PAIRED, RELATIVES, ModelConfig, applies, enumerated
-from undivided.config.settings import Values, fill, leaves, listed, merge, setting, suggestion
+from undivided.config.model import DECODER_ONLY, ENCODER_ONLY, IMAGES, PAIRED, SINGLE_STACK, ModelConfig, applies, join_names
+from undivided.config.settings import Values, build_config, iter_settings, list_faults, merge, setting, suggest
 from undivided.core.errors import InputError
 
 __all__ = [
+    "CHUNK_LINES",
     "ENGINES",
     "PRESETS",
-    "WINDOW",
     "BatchesConfig",
     "CorpusFiles",
     "DataConfig",
@@ -24,11 +24,11 @@ __all__ = [
     "SearchConfig",
     "TokensConfig",
     "TrainConfig",
-    "build",
+    "build_recipe",
     "preset_for",
 ]
 
-WINDOW = 2000
+CHUNK_LINES = 2000
 """Lines sorted by length and translated together: what a file of any size needs of memory."""
 
 
@@ -136,10 +136,10 @@ class Recipe:
         kind, faults = self.model.kind, []
         for part, corpora in (("data.train", self.data.train), ("data.valid", self.data.valid)):
             for files in corpora:
-                if kind in DECODER_ONLY and not files.alone:
+                if kind in DECODER_ONLY and not files.is_unpaired:
                     faults.append(f"{part}: {kind} models read text alone, but {files.source} has two sides")
                 elif kind not in DECODER_ONLY + ENCODER_ONLY:
-                    faults += [f"{part}: {fault}" for fault in files.unpaired("labels" if kind in IMAGES else "target file")]
+                    faults += [f"{part}: {fault}" for fault in files.pairing_faults("labels" if kind in IMAGES else "target file")]
         if kind in ENCODER_ONLY:
             faults += self._labelling_faults()
         if self.data.classes and kind not in ENCODER_ONLY + IMAGES:
@@ -148,25 +148,25 @@ class Recipe:
         if repeated:
             faults.append(f"data.classes: named twice: {', '.join(repeated)}")
         if self.data.rows == "lines" and kind not in DECODER_ONLY:
-            faults.append(f"data.rows: a setting of {enumerated(DECODER_ONLY)} models; model.kind is {kind}")
+            faults.append(f"data.rows: a setting of {join_names(DECODER_ONLY)} models; model.kind is {kind}")
         if self.train.consistency and kind not in PAIRED:
-            faults.append(f"train.consistency: a setting of {enumerated(PAIRED)} models; model.kind is {kind}")
-        if kind in RELATIVES and self.model.positions == "learned" and self.places > self.model.max_positions:
-            faults.append(f"model.max_positions: {self.model.max_positions} learned positions, but {self.places} are needed")
+            faults.append(f"train.consistency: a setting of {join_names(PAIRED)} models; model.kind is {kind}")
+        if kind in SINGLE_STACK and self.model.positions == "learned" and self.max_sequence > self.model.max_positions:
+            faults.append(f"model.max_positions: {self.model.max_positions} learned positions, but {self.max_sequence} are needed")
         return faults
 
     @property
-    def places(self) -> int:
+    def max_sequence(self) -> int:
         """The longest sequence that a relative sees: its context, or an image with what stands before it."""
-        images = {"vision": self.model.places + 1, "drawing": self.model.places + self.data.max_length}
+        images = {"vision": self.model.n_patches + 1, "drawing": self.model.n_patches + self.data.max_length}
         return images.get(self.model.kind, self.data.max_length)
 
     def _labelling_faults(self) -> list[str]:
         """All text has labels, or none has."""
         corpora = [*self.data.train, *self.data.valid]
-        if len({files.alone for files in corpora}) > 1:
+        if len({files.is_unpaired for files in corpora}) > 1:
             return ["data.train, data.valid: some texts have labels beside them and some have not"]
-        if self.data.classes and any(files.alone for files in corpora):
+        if self.data.classes and any(files.is_unpaired for files in corpora):
             return ["data.classes: there are classes, but no labels beside the texts"]
         return []
 
@@ -216,14 +216,14 @@ def preset_values(preset: str, values: Mapping[str, Any]) -> Values:
     return chosen
 
 
-def build(values: Mapping[str, Any], preset: str = "") -> Recipe:
+def build_recipe(values: Mapping[str, Any], preset: str = "") -> Recipe:
     """A full recipe: defaults, under a preset, under what the person wrote. All faults are listed at once."""
     faults: list[str] = []
     preset = preset or str(values.get("preset") or "")
     if preset and preset not in PRESETS:
-        faults.append(f"preset: {preset!r} is none of {', '.join(PRESETS)}{suggestion(preset, PRESETS)}")
+        faults.append(f"preset: {preset!r} is none of {', '.join(PRESETS)}{suggest(preset, PRESETS)}")
     merged = merge(preset_values(preset, values), values) | {"preset": preset}
-    recipe = typing.cast(Recipe, fill(Recipe, merged, "", faults, [name for name, _, _ in leaves(Recipe)]))
+    recipe = typing.cast(Recipe, build_config(Recipe, merged, "", faults, [name for name, _, _ in iter_settings(Recipe)]))
     if faults:
-        raise InputError(listed("the settings have", faults))
+        raise InputError(list_faults("the settings have", faults))
     return recipe

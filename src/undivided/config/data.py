@@ -22,13 +22,13 @@ class CorpusFiles:
         return [] if self.source else ["a corpus names no source file"]
 
     @property
-    def alone(self) -> bool:
+    def is_unpaired(self) -> bool:
         """Whether it is one file of one kind of thing, with nothing beside it."""
         return not self.target and ".tsv" not in Path(self.source).suffixes
 
-    def unpaired(self, beside: str = "target file") -> list[str]:
+    def pairing_faults(self, beside: str = "target file") -> list[str]:
         """What is wrong where each line, or image, must have another thing beside it."""
-        if self.source and self.alone:
+        if self.source and self.is_unpaired:
             return [f"{self.source} has no {beside} beside it and is not a .tsv file"]
         return []
 

@@ -12,13 +12,13 @@ DECODER_ONLY, ENCODER_ONLY, VISION, DRAWING = ("decoder_only",), ("encoder_only"
 """Kinds of model, for the settings that only some of them have."""
 PAIRED = TRANSFORMER + RECURRENT + CONVOLUTIONAL
 """Sequence to sequence: they learn from pairs of text, and translate."""
-RELATIVES = DECODER_ONLY + ENCODER_ONLY + VISION + DRAWING
+SINGLE_STACK = DECODER_ONLY + ENCODER_ONLY + VISION + DRAWING
 """What came after, from the same layers."""
-ATTENTIVE = TRANSFORMER + RELATIVES
+ATTENTIVE = TRANSFORMER + SINGLE_STACK
 IMAGES = VISION + DRAWING
 
 
-MOST_PATCHES = 16_384
+MAX_PATCHES = 16_384
 """Tokens of an image: a model folder may come from a stranger, and memory must bear what it claims."""
 
 
@@ -64,8 +64,8 @@ class ModelConfig:
     )
     join_positions: Literal["add", "concatenate"] = setting("add", "how positions meet embeddings", of=ATTENTIVE + CONVOLUTIONAL)
     max_positions: int = setting(1024, "size of the table of learned positions", at_least=1, of=ATTENTIVE + CONVOLUTIONAL)
-    scale_embeddings: bool = setting(True, "embeddings × √d_model, as in the paper; GPT-2 and BERT do without", of=RELATIVES)
-    norm_epsilon: float = setting(1e-5, "what LayerNorm adds to a variance", at_least=0.0, of=RELATIVES)
+    scale_embeddings: bool = setting(True, "embeddings × √d_model, as in the paper; GPT-2 and BERT do without", of=SINGLE_STACK)
+    norm_epsilon: float = setting(1e-5, "what LayerNorm adds to a variance", at_least=0.0, of=SINGLE_STACK)
     cell: Literal["rnn", "lstm", "gru"] = setting("lstm", "recurrent cell; rnn is the plain tanh cell", of=RECURRENT)
     bidirectional: bool = setting(True, "half of each encoder layer reads from the end", of=RECURRENT)
     attention: Literal["none", "additive", "multiplicative"] = setting(
@@ -86,7 +86,7 @@ class ModelConfig:
     def faults(self) -> list[str]:
         """What is wrong between settings that are each right."""
         faults = [
-            f"{item.name}: a setting of {enumerated(item.metadata['of'])} models; model.kind is {self.kind}"
+            f"{item.name}: a setting of {join_names(item.metadata['of'])} models; model.kind is {self.kind}"
             for item in fields(self)
             if not applies(item.metadata["of"], self.kind) and getattr(self, item.name) != item.default
         ]
@@ -107,8 +107,8 @@ class ModelConfig:
                 faults.append(
                     f"{side}: patches of {self.patch} × {self.patch} (model.patch) do not divide {getattr(self, side)} pixels"
                 )
-        if self.kind in IMAGES and self.places > MOST_PATCHES:
-            faults.append(f"patch: {self.places:,} patches an image are more than {MOST_PATCHES:,}; make them larger")
+        if self.kind in IMAGES and self.n_patches > MAX_PATCHES:
+            faults.append(f"patch: {self.n_patches:,} patches an image are more than {MAX_PATCHES:,}; make them larger")
         return faults
 
     def _recurrent_faults(self) -> list[str]:
@@ -123,12 +123,12 @@ class ModelConfig:
         return faults
 
     @property
-    def places(self) -> int:
+    def n_patches(self) -> int:
         """How many patches an image has."""
         return (self.image_height // self.patch) * (self.image_width // self.patch)
 
 
-def enumerated(names: tuple[str, ...]) -> str:
+def join_names(names: tuple[str, ...]) -> str:
     """Names as a sentence has them."""
     return " and ".join([*([", ".join(names[:-1])] if names[:-1] else []), names[-1]])
 

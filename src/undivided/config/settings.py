@@ -41,23 +41,23 @@ def setting(
 
 
 @functools.cache
-def hints(config_class: type) -> dict[str, Any]:
+def field_types(config_class: type) -> dict[str, Any]:
     """The types of a config class's fields."""
     return typing.get_type_hints(config_class)
 
 
-def leaves(config_class: type, prefix: str = "") -> Iterator[tuple[str, dataclasses.Field[Any], Any]]:
+def iter_settings(config_class: type, prefix: str = "") -> Iterator[tuple[str, dataclasses.Field[Any], Any]]:
     """Each leaf setting as (dotted name, field, type)."""
     for item in dataclasses.fields(config_class):
-        kind = hints(config_class)[item.name]
+        kind = field_types(config_class)[item.name]
         name = f"{prefix}{item.name}"
         if dataclasses.is_dataclass(kind):
-            yield from leaves(typing.cast(type, kind), f"{name}.")
+            yield from iter_settings(typing.cast(type, kind), f"{name}.")
         else:
             yield name, item, kind
 
 
-def fill(config_class: type, values: Any, prefix: str, faults: list[str], elsewhere: Iterable[str] = ()) -> Any:
+def build_config(config_class: type, values: Any, prefix: str, faults: list[str], elsewhere: Iterable[str] = ()) -> Any:
     """A config from nested values; what is wrong is added to `faults`. `elsewhere` are dotted names known in other sections.
 
     A config class may have a method `faults` that names what is wrong between settings that are each right.
@@ -73,9 +73,11 @@ def fill(config_class: type, values: Any, prefix: str, faults: list[str], elsewh
         if key not in fields:
             faults.append(f"{where}{name}: no such setting{_where_known(str(key), prefix, fields, elsewhere)}")
             continue
-        kind = hints(config_class)[key]
+        kind = field_types(config_class)[key]
         if dataclasses.is_dataclass(kind):
-            arguments[key] = fill(typing.cast(type, kind), value if value is not None else {}, f"{name}.", faults, elsewhere)
+            arguments[key] = build_config(
+                typing.cast(type, kind), value if value is not None else {}, f"{name}.", faults, elsewhere
+            )
             continue
         try:
             arguments[key] = coerce(value, kind)
@@ -94,10 +96,10 @@ def _where_known(key: str, prefix: str, fields: Mapping[str, Any], elsewhere: It
     homes = [name for name in elsewhere if name.rpartition(".")[2] == key and not name.startswith(prefix or "\0")]
     if homes:
         return f"; did you mean {homes[0]!r}?"
-    return suggestion(key, fields) or f"; known here: {', '.join(fields)}"
+    return suggest(key, fields) or f"; known here: {', '.join(fields)}"
 
 
-def listed(what: str, faults: list[str]) -> str:
+def list_faults(what: str, faults: list[str]) -> str:
     """One message that names every fault."""
     if len(faults) == 1:
         return faults[0]
@@ -119,7 +121,7 @@ def shown(value: Any) -> str:
     return text if len(text) <= 200 else f"{text[:200]}…"
 
 
-def suggestion(word: str, known: Any) -> str:
+def suggest(word: str, known: Any) -> str:
     """`; did you mean 'd_model'?` where something known is near, else nothing."""
     near = difflib.get_close_matches(word, list(known), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
@@ -142,7 +144,7 @@ def coerce(value: Any, kind: Any) -> Any:
     if origin is Literal:
         choices = typing.get_args(kind)
         if value not in choices:
-            raise ValueError(f"{shown(value)} is none of {', '.join(choices)}{suggestion(str(value)[:80], choices)}")
+            raise ValueError(f"{shown(value)} is none of {', '.join(choices)}{suggest(str(value)[:80], choices)}")
         return value
     if origin is list:
         return _listed_values(value, typing.get_args(kind)[0])
@@ -169,7 +171,7 @@ def _listed_values(value: Any, kind: type) -> list[Any]:
             if len(entry) > len(names):
                 faults.append(f"expected at most {' '.join(names).upper()}, got {len(entry)}: {' '.join(map(str, entry))}")
             entry = dict(zip(names, entry, strict=False))
-        result.append(fill(kind, entry, "", faults))
+        result.append(build_config(kind, entry, "", faults))
     if faults:
         raise ValueError("; ".join(faults))
     return result
@@ -217,7 +219,7 @@ def _text(value: Any) -> str:
 _SCALARS: dict[Any, Any] = {bool: _boolean, int: _integer, float: _number, str: _text}
 
 
-MOST_RECIPE = 1 << 20
+MAX_RECIPE_BYTES = 1 << 20
 DEEPEST = 20
 """A recipe is a few kilobytes, sections → keys → lists of files: what is far beyond was not written by a person."""
 
@@ -244,7 +246,7 @@ def read_yaml(path: str | Path) -> Values:
             return {Written(str(key), f"{path}, line {lines[key]}: ") if key in lines else key: found[key] for key in found}
 
     try:
-        content = read_bounded(Path(path), MOST_RECIPE).decode("utf-8")
+        content = read_bounded(Path(path), MAX_RECIPE_BYTES).decode("utf-8")
         _check_yaml(yaml.parse(content, Loader=yaml.SafeLoader), path)
         values = Loader(content).get_single_data()
     except FileNotFoundError:
@@ -277,7 +279,7 @@ def _check_yaml(events: Iterable[Any], path: str | Path) -> None:
             raise InputError(f"{where}: nested deeper than {DEEPEST} levels")
 
 
-def nested(flat: Mapping[str, Any]) -> Values:
+def nest_values(flat: Mapping[str, Any]) -> Values:
     """`{"model.d_model": 256}` → `{"model": {"d_model": 256}}`."""
     result: Values = {}
     for name, value in flat.items():
@@ -302,7 +304,7 @@ def add_settings(
     `default` says what holds for a flag that is not given, where that is not the default of the setting.
     """
     groups: dict[str, Any] = {}
-    for name, item, kind in leaves(config_class, prefix):
+    for name, item, kind in iter_settings(config_class, prefix):
         if name in without:
             continue
         section = name.rpartition(".")[0]
@@ -324,7 +326,7 @@ def add_settings(
             group.add_argument(*names, metavar={int: "N", float: "X", str: "TEXT"}[kind], **common)
 
 
-def given(options: argparse.Namespace, config_class: type, prefix: str = "") -> Values:
+def given_settings(options: argparse.Namespace, config_class: type, prefix: str = "") -> Values:
     """The settings that were written on the command line."""
-    names = [name for name, _, _ in leaves(config_class, prefix)]
+    names = [name for name, _, _ in iter_settings(config_class, prefix)]
     return {name: getattr(options, name) for name in names if hasattr(options, name)}

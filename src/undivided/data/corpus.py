@@ -29,7 +29,7 @@ FAULTS = {
     "nul": "holds a NUL character",
     "columns": "not exactly two tab-separated columns",
     "empty": "empty on one side or both",
-    "too_long": "longer than data.max_chars",  # or than LONGEST_LINE
+    "too_long": "longer than data.max_chars",  # or than MAX_LINE_BYTES
     "equal": "source equal to target",
 }
 KEPT = {"equal"}
@@ -37,7 +37,7 @@ KEPT = {"equal"}
 
 
 @dataclass
-class Findings:
+class CorpusReport:
     """What was found in one corpus: lines read and, for each fault, how many and the first line numbers."""
 
     name: str
@@ -84,7 +84,7 @@ def open_bytes(path: str | Path) -> BinaryIO:
         if path.suffix == ".xz":
             return cast(BinaryIO, io.BufferedReader(_Xz(path.open("rb")), 1 << 16))
         if path.suffix == ".zst":
-            return cast(BinaryIO, zstd().open(path, "rb"))
+            return cast(BinaryIO, zstd_module().open(path, "rb"))
         return path.open("rb")
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
@@ -129,17 +129,17 @@ class _Xz(io.RawIOBase):
         super().close()
 
 
-LONGEST_LINE = 4 << 20
+MAX_LINE_BYTES = 4 << 20
 """Bytes of a line that are held in memory. A longer one comes cut, a byte longer than this, and is never taken for whole."""
 
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def cut_lines(stream: BinaryIO) -> Iterator[bytes]:
+def split_lines(stream: BinaryIO) -> Iterator[bytes]:
     """The lines of a stream, cut at \\n only, without their ends."""
-    while line := stream.readline(LONGEST_LINE + 1):
-        if line.endswith(b"\n") or len(line) <= LONGEST_LINE:
+    while line := stream.readline(MAX_LINE_BYTES + 1):
+        if line.endswith(b"\n") or len(line) <= MAX_LINE_BYTES:
             yield line.removesuffix(b"\n").removesuffix(b"\r")
             continue
         yield line
@@ -147,12 +147,12 @@ def cut_lines(stream: BinaryIO) -> Iterator[bytes]:
             pass
 
 
-def byte_lines(path: str | Path) -> Iterator[bytes]:
+def raw_lines(path: str | Path) -> Iterator[bytes]:
     """The lines of a file, without their ends and without a byte-order mark."""
     number = 0
     with open_bytes(path) as stream:
         try:
-            for line in without_mark(cut_lines(stream)):
+            for line in strip_bom(split_lines(stream)):
                 number += 1
                 yield line
         except _unpacking_errors() as error:
@@ -162,9 +162,9 @@ def byte_lines(path: str | Path) -> Iterator[bytes]:
 def read_lines(path: str | Path) -> list[str]:
     """The lines of a text file, or a clear error that names the line."""
     lines = []
-    for number, line in enumerate(byte_lines(path), 1):
-        if len(line) > LONGEST_LINE:
-            raise InputError(f"{path}, line {number}: longer than {LONGEST_LINE:,} bytes")
+    for number, line in enumerate(raw_lines(path), 1):
+        if len(line) > MAX_LINE_BYTES:
+            raise InputError(f"{path}, line {number}: longer than {MAX_LINE_BYTES:,} bytes")
         try:
             lines.append(line.decode("utf-8"))
         except UnicodeDecodeError:
@@ -172,7 +172,7 @@ def read_lines(path: str | Path) -> list[str]:
     return lines
 
 
-def without_mark(lines: Iterable[bytes]) -> Iterator[bytes]:
+def strip_bom(lines: Iterable[bytes]) -> Iterator[bytes]:
     """Lines without the mark that some programs put before UTF-8 text."""
     return (line.removeprefix(BYTE_ORDER_MARK) if number == 0 else line for number, line in enumerate(lines))
 
@@ -182,10 +182,10 @@ def _unpacking_errors() -> tuple[type[Exception], ...]:
     import lzma
     import zlib
 
-    return (EOFError, OSError, zlib.error, lzma.LZMAError, zstd().ZstdError)
+    return (EOFError, OSError, zlib.error, lzma.LZMAError, zstd_module().ZstdError)
 
 
-def zstd() -> Any:
+def zstd_module() -> Any:
     """Python's zstd module, or before Python 3.14 its backport."""
     if sys.version_info >= (3, 14):
         from compression import zstd
@@ -194,18 +194,18 @@ def zstd() -> Any:
     return zstd
 
 
-def byte_pairs(files: CorpusFiles) -> Iterator[tuple[bytes, bytes | None]]:
+def raw_pairs(files: CorpusFiles) -> Iterator[tuple[bytes, bytes | None]]:
     """The raw lines of both sides; a target of None marks a TSV line without exactly two columns."""
     if not files.target:
-        for line in byte_lines(files.source):
-            columns = line.split(b"\t") if len(line) <= LONGEST_LINE else [line, b""]
+        for line in raw_lines(files.source):
+            columns = line.split(b"\t") if len(line) <= MAX_LINE_BYTES else [line, b""]
             yield (columns[0], columns[1]) if len(columns) == 2 else (line, None)
         return
     lines = 0
-    for source, target in zip_longest(byte_lines(files.source), byte_lines(files.target)):
+    for source, target in zip_longest(raw_lines(files.source), raw_lines(files.target)):
         if source is None or target is None:
             longer, shorter = (files.target, files.source) if source is None else (files.source, files.target)
-            total = sum(1 for _ in byte_lines(longer))
+            total = sum(1 for _ in raw_lines(longer))
             raise InputError(
                 f"{shorter} ends after {plural(lines, 'line')}, but {longer} has {total:,}: "
                 "line n of one belongs to line n of the other; find where they part and mend it"
@@ -214,24 +214,24 @@ def byte_pairs(files: CorpusFiles) -> Iterator[tuple[bytes, bytes | None]]:
         yield source, target
 
 
-def read_pairs(files: CorpusFiles, config: DataConfig, findings: Findings) -> Iterator[Pair]:
+def read_pairs(files: CorpusFiles, config: DataConfig, findings: CorpusReport) -> Iterator[Pair]:
     """The good pairs of a corpus; every fault is added to the findings."""
-    for number, (raw_source, raw_target) in enumerate(byte_pairs(files), 1):
+    for number, (raw_source, raw_target) in enumerate(raw_pairs(files), 1):
         fault, pair = _examine(number, raw_source, raw_target, config.max_chars)
         if _kept(number, fault, config, findings):
             yield pair
 
 
-def read_texts(files: CorpusFiles, config: DataConfig, findings: Findings) -> Iterator[str]:
+def read_texts(files: CorpusFiles, config: DataConfig, findings: CorpusReport) -> Iterator[str]:
     """The good lines of a file of text that has nothing beside it; every fault is added to the findings."""
-    for number, raw in enumerate(byte_lines(files.source), 1):
+    for number, raw in enumerate(raw_lines(files.source), 1):
         fault, pair = _examine(number, raw, b"-", config.max_chars)
         fault = "" if fault == "equal" else fault
         if _kept(number, fault, config, findings):
             yield pair.source
 
 
-def _kept(number: int, fault: str, config: DataConfig, findings: Findings) -> bool:
+def _kept(number: int, fault: str, config: DataConfig, findings: CorpusReport) -> bool:
     """Count a line and its fault; whether it is to be learned from."""
     findings.lines = number
     if fault:
@@ -245,8 +245,8 @@ def _kept(number: int, fault: str, config: DataConfig, findings: Findings) -> bo
 
 def _examine(number: int, raw_source: bytes, raw_target: bytes | None, max_chars: int) -> tuple[str, Pair]:
     longest = max(len(raw_source), len(raw_target or b""))
-    if raw_target is None or longest > LONGEST_LINE:
-        return ("too_long" if longest > LONGEST_LINE else "columns"), Pair(number, "", "")
+    if raw_target is None or longest > MAX_LINE_BYTES:
+        return ("too_long" if longest > MAX_LINE_BYTES else "columns"), Pair(number, "", "")
     try:
         pair = Pair(number, raw_source.decode("utf-8"), raw_target.decode("utf-8"))
     except UnicodeDecodeError:
@@ -260,17 +260,17 @@ def _examine(number: int, raw_source: bytes, raw_target: bytes | None, max_chars
     return ("equal" if pair.source == pair.target else ""), pair
 
 
-def name_of(files: CorpusFiles) -> str:
+def corpus_name(files: CorpusFiles) -> str:
     """How a corpus is called in messages."""
     return f"{files.source} | {files.target}" if files.target else files.source
 
 
-def examine(corpora: Iterable[CorpusFiles], config: DataConfig) -> list[Findings]:
+def check_corpora(corpora: Iterable[CorpusFiles], config: DataConfig) -> list[CorpusReport]:
     """Read corpora once and say what is in them; an error if nothing is left to learn from."""
     report = []
     for files in corpora:
-        findings = Findings(name_of(files))
-        for _ in (read_texts if files.alone else read_pairs)(files, config, findings):
+        findings = CorpusReport(corpus_name(files))
+        for _ in (read_texts if files.is_unpaired else read_pairs)(files, config, findings):
             pass
         if not findings.lines:
             raise InputError(f"{findings.name}: empty, there is nothing to learn from")

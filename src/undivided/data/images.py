@@ -13,9 +13,9 @@ import numpy as np
 from undivided.core.console import plural
 from undivided.core.errors import InputError
 from undivided.core.files import write_whole
-from undivided.data.corpus import byte_lines, open_bytes
+from undivided.data.corpus import open_bytes, raw_lines
 
-MOST_VALUES = 1 << 30
+MAX_IDX_VALUES = 1 << 30
 """Bytes of the largest IDX file that is read: twenty times the training images of MNIST."""
 
 
@@ -34,7 +34,7 @@ def read_idx(path: str | Path) -> np.ndarray:
                 raise InputError(f"{path}: not an IDX file of bytes (it does not begin with 00 00 08)")
             shape = struct.unpack(f">{head[3]}I", stream.read(4 * head[3]))
             size = math.prod(shape)
-            if size > MOST_VALUES:
+            if size > MAX_IDX_VALUES:
                 raise InputError(f"{path}: damaged or far too large: it claims {size:,} values")
             content = stream.read(size + 1)
     except (struct.error, EOFError, OSError, zlib.error) as error:
@@ -82,7 +82,7 @@ def read_labels(path: str | Path, classes: Sequence[str]) -> list[str]:
     """One name for each image: the lines of a text file, or the numbers of an IDX file, as places in a list of classes."""
     if not is_idx(path):
         try:
-            return [line.decode("utf-8").strip() for line in byte_lines(path)]
+            return [line.decode("utf-8").strip() for line in raw_lines(path)]
         except UnicodeDecodeError:
             raise InputError(f"{path}: neither IDX nor UTF-8 text, so it holds no labels") from None
     numbers = read_idx(path)
@@ -91,7 +91,7 @@ def read_labels(path: str | Path, classes: Sequence[str]) -> list[str]:
     return [classes[number] if number < len(classes) else str(number) for number in numbers.tolist()]
 
 
-def read_labelled(images: str, labels: str, classes: Sequence[str]) -> tuple[np.ndarray, list[str]]:
+def read_labelled_images(images: str, labels: str, classes: Sequence[str]) -> tuple[np.ndarray, list[str]]:
     """Images with their names; an error where they are not as many."""
     values, names = read_images(images), read_labels(labels, classes)
     if len(values) != len(names):
@@ -99,7 +99,7 @@ def read_labelled(images: str, labels: str, classes: Sequence[str]) -> tuple[np.
     return values, names
 
 
-def png(image: np.ndarray) -> bytes:
+def encode_png(image: np.ndarray) -> bytes:
     """A picture `Y X` of grey or `Y X 3` of coloured bytes as PNG."""
     height, width = image.shape[:2]
     rows = np.ascontiguousarray(image, dtype=np.uint8).reshape(height, -1)

@@ -18,7 +18,7 @@ from undivided.config import CorpusFiles, DataConfig, TokensConfig
 from undivided.core.errors import InputError
 from undivided.core.files import digest, read_json
 from undivided.core.random import random_bits, stirred
-from undivided.data.corpus import Findings, Pair, name_of, read_pairs
+from undivided.data.corpus import CorpusReport, Pair, corpus_name, read_pairs
 from undivided.data.subwords import Tokenizer
 
 STORE_VERSION = 1
@@ -35,7 +35,7 @@ class Store:
         self.corpora: list[int] = facts["corpora"]
         self.weights: list[float] = facts["weights"]
         self.over_length: list[int] = facts["over_length"]
-        self.findings = [Findings(**entry) for entry in facts["findings"]]
+        self.findings = [CorpusReport(**entry) for entry in facts["findings"]]
         self._ids = [np.memmap(folder / f"{side}.ids", dtype=facts["dtype"], mode="r") for side in ("src", "tgt")]
         self._ends = [np.memmap(folder / f"{side}.ends", dtype=np.int64, mode="r") for side in ("src", "tgt")]
         for ids, ends in zip(self._ids, self._ends, strict=True):
@@ -143,7 +143,7 @@ def _build(
     counts, over_length, findings = [], [], []
     with _SideWriter(folder / "src", dtype) as src, _SideWriter(folder / "tgt", dtype) as tgt:
         for files in corpora:
-            before, found, over = len(src), Findings(name_of(files)), 0
+            before, found, over = len(src), CorpusReport(corpus_name(files)), 0
             for chunk in chunks(read_pairs(files, config, found), 20_000):
                 sources = tokenizer.source.encode_corpus([pair.source for pair in chunk], dtype, os.cpu_count() or 1)
                 targets = tokenizer.target.encode_corpus([pair.target for pair in chunk], dtype, os.cpu_count() or 1)

@@ -18,13 +18,13 @@ from undivided.core.files import read_bounded
 from undivided.core.ids import BOS, EOS, PAD, UNK
 from undivided.core.random import stirred
 
-SMALLEST_VOCABULARY = 4 + 256
+MIN_VOCAB_SIZE = 4 + 256
 """Special ids and the 256 byte pieces that spell characters never seen."""
 
 MOST_BYTES = 64 << 20
 """Bytes of the largest subword model that is read: more than a hundred times that of 37,000 subwords."""
 
-MOST_KNOWN, LONGEST_KNOWN = 1 << 18, 40
+MAX_CACHED_WORDS, MAX_CACHED_LENGTH = 1 << 18, 40
 """Words whose ids are remembered while a corpus is read, and characters of the longest."""
 
 SPACE_MARK = "\u2581"
@@ -46,7 +46,7 @@ def vocab_size_for(pairs: int) -> int:
     return 37_000
 
 
-def learn(lines: Iterable[str], config: TokensConfig, vocab_size: int, seed: int) -> bytes:
+def learn_subwords(lines: Iterable[str], config: TokensConfig, vocab_size: int, seed: int) -> bytes:
     """Learn a subword model from lines of text; a vocabulary larger than the text can fill is made smaller."""
     return _learned(_sampled(lines, 2_000_000, seed), config.kind, vocab_size, config.character_coverage)
 
@@ -54,7 +54,7 @@ def learn(lines: Iterable[str], config: TokensConfig, vocab_size: int, seed: int
 def learn_words(lines: Iterable[str], seed: int) -> bytes:
     """A model with one token for every word of the lines, for formal languages with few words, such as trees."""
     lines = _sampled(lines, 2_000_000, seed)
-    return _learned(lines, "word", SMALLEST_VOCABULARY + len({word for line in lines for word in line.split(" ")}), 1.0)
+    return _learned(lines, "word", MIN_VOCAB_SIZE + len({word for line in lines for word in line.split(" ")}), 1.0)
 
 
 def _learned(lines: list[str], kind: str, vocab_size: int, character_coverage: float) -> bytes:
@@ -149,7 +149,7 @@ class Subwords:
         split = [text.split(" ") for text in texts]
         by_words = [_has_plain_words(text) for text in texts]
         wanted = set(chain.from_iterable(compress(split, by_words)))
-        if len(self._known) + len(wanted) > MOST_KNOWN or self._known_as is not dtype:
+        if len(self._known) + len(wanted) > MAX_CACHED_WORDS or self._known_as is not dtype:
             self._known, self._known_as = {}, dtype
         new = list(wanted - self._known.keys())
         rows = zip(new, self.encode(new, threads), strict=True)
@@ -161,7 +161,7 @@ class Subwords:
             for words, plain in zip(split, by_words, strict=True)
         ]
         for word in new:
-            if len(word) > LONGEST_KNOWN:
+            if len(word) > MAX_CACHED_LENGTH:
                 del self._known[word]
         return found
 
@@ -268,7 +268,7 @@ class WordVariants:
             symbols[place : place + 2] = [symbols[place] + symbols[place + 1]]
 
 
-def one_line(text: str) -> str:
+def to_one_line(text: str) -> str:
     """A text without line breaks: one line out for every line in, whatever bytes a model writes."""
     return re.sub(r"[\r\n]+", " ", text)
 
@@ -310,9 +310,9 @@ class Tokenizer:
     def learn(cls, read: Callable[[], Iterable[tuple[str, ...]]], config: TokensConfig, count: int, seed: int) -> Tokenizer:
         """Learn subwords from the texts, or pairs of them, that `read` gives; `count` is how many there are."""
         size = config.vocab_size or vocab_size_for(count)
-        if size < SMALLEST_VOCABULARY:
-            raise InputError(f"tokens.vocab_size: {size} is less than {SMALLEST_VOCABULARY}, the special ids and the bytes")
+        if size < MIN_VOCAB_SIZE:
+            raise InputError(f"tokens.vocab_size: {size} is less than {MIN_VOCAB_SIZE}, the special ids and the bytes")
         if config.joint:
-            return cls(Subwords(learn((text for pair in read() for text in pair), config, size, seed)))
-        sides = (learn((pair[side] for pair in read()), config, size, seed) for side in (0, 1))
+            return cls(Subwords(learn_subwords((text for pair in read() for text in pair), config, size, seed)))
+        sides = (learn_subwords((pair[side] for pair in read()), config, size, seed) for side in (0, 1))
         return cls(*(Subwords(side) for side in sides))

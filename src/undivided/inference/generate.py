@@ -14,7 +14,7 @@ from torch import Tensor
 
 from undivided.artifact.folder import RelativeArtifact, open_relative, verb_of
 from undivided.config import DataConfig, SearchConfig
-from undivided.config.settings import check_range, suggestion
+from undivided.config.settings import check_range, suggest
 from undivided.core.errors import InputError
 from undivided.core.ids import BOS, EOS, PAD
 from undivided.data.subwords import Subwords
@@ -93,7 +93,7 @@ class Generator:
         known = self.artifact.recipe.data.classes
         for name in texts:
             if known and name not in known:
-                raise InputError(f"{name!r} is nothing it learned to draw{suggestion(name, known)}; it knows: {', '.join(known)}")
+                raise InputError(f"{name!r} is nothing it learned to draw{suggest(name, known)}; it knows: {', '.join(known)}")
         given = captions(texts, self.artifact.text.source, self.artifact.recipe.data.max_length)
         given = given.repeat_interleave(config.n_best, dim=0).to(self.device)
         with torch.inference_mode():
@@ -152,7 +152,7 @@ def captions(names: Sequence[str], subwords: Subwords, longest: int) -> Tensor:
 
 def _drawn_codes(model: Drawing, texts: Tensor, config: SearchConfig) -> Tensor:
     """Codes `B N` drawn one after the other behind texts `B L`."""
-    places = model.config.places
+    places = model.config.n_patches
     chance = uniform(len(texts) * places, config.seed).view(len(texts), 1, places).to(texts.device)
     state = model.decoder.start(len(texts))
     logits = model.decoder.step(state, torch.full_like(texts[:, :1], BOS))

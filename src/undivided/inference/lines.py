@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from undivided.core.errors import InputError
-from undivided.data.corpus import LONGEST_LINE
+from undivided.data.corpus import MAX_LINE_BYTES
 from undivided.inference.translator import Translation
 from undivided.inference.workers.job import too_long_line
 
@@ -15,7 +15,7 @@ def decoded(lines: Iterable[bytes], name: str, warn: Callable[[str], None], firs
     for number, line in enumerate(lines, first + 1):
         if b"\0" in line:
             raise InputError(f"{name}, line {number:,}: holds a NUL character; is this a text file?")
-        if len(line) > LONGEST_LINE:
+        if len(line) > MAX_LINE_BYTES:
             raise too_long_line(name, number)
         try:
             yield line.decode("utf-8")

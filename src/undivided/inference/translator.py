@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from undivided.artifact.folder import Artifact, opened
-from undivided.config import WINDOW, SearchConfig
+from undivided.config import CHUNK_LINES, SearchConfig
 from undivided.config.settings import check_range
 from undivided.core.console import Console, plural
 from undivided.core.errors import InputError
-from undivided.data.subwords import one_line
+from undivided.data.subwords import to_one_line
 from undivided.inference.engines.choice import choose_engine
 from undivided.inference.engines.contract import by_length
 from undivided.inference.hypothesis import Hypothesis
@@ -97,7 +97,7 @@ class Translator:
         `prefixes` are what the translations must begin with; `advance` is told of lines as they are translated.
         `first` is how many lines of a larger whole came before: samples are drawn by the number of the line.
         """
-        several = self.engine.side_by_side and not (isinstance(lines, Sequence) and len(lines) <= WINDOW)
+        several = self.engine.side_by_side and not (isinstance(lines, Sequence) and len(lines) <= CHUNK_LINES)
         begun = self._begun(lines, prefixes, advance, first, self.search_config(**options), several)
         for finished in ahead(begun) if several else begun:
             yield from finished()
@@ -209,13 +209,13 @@ class Translator:
     def _result(self, source: str, pieces: list[tuple[str, str]], found: list[list[Hypothesis]]) -> Translation:
         decode = self.artifact.tokenizer.target.decode
         if len(pieces) == 1:
-            texts = [one_line(text) for text in decode([hypothesis.tokens for hypothesis in found[0]])]
+            texts = [to_one_line(text) for text in decode([hypothesis.tokens for hypothesis in found[0]])]
             best = found[0][0]
             ranked = tuple((text, each.score) for text, each in zip(texts, found[0], strict=True))
             return Translation(source, texts[0], best.score, best.finished, ranked)
         bests = [hypotheses[0] for hypotheses in found]
         texts = decode([best.tokens for best in bests])
-        joined = one_line("".join(text + space for text, (_, space) in zip(texts, pieces, strict=True)))
+        joined = to_one_line("".join(text + space for text, (_, space) in zip(texts, pieces, strict=True)))
         score = sum(best.score for best in bests)
         return Translation(source, joined, score, all(best.finished for best in bests), ((joined, score),), len(pieces))
 

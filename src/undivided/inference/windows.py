@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from queue import Full, Queue
 from typing import TypeVar
 
-from undivided.config import WINDOW
+from undivided.config import CHUNK_LINES
 
 T = TypeVar("T")
 
 
-def windows(lines: Iterable[str], size: int = WINDOW) -> Iterator[list[str]]:
+def windows(lines: Iterable[str], size: int = CHUNK_LINES) -> Iterator[list[str]]:
     """Lines in lists of at most `size`; a list is closed early where the next line has not yet come.
 
     So a file is translated in large windows, and a person or program that waits for each answer gets it.

@@ -16,7 +16,7 @@ from undivided.core.console import plural
 from undivided.core.errors import InputError
 from undivided.core.ids import EOS
 from undivided.data.batches import Batch, make_batch
-from undivided.data.subwords import SPACE_MARK, Subwords, one_line
+from undivided.data.subwords import SPACE_MARK, Subwords, to_one_line
 from undivided.inference.hypothesis import length_penalty
 from undivided.look.beam import follow
 from undivided.look.result import Candidate, Facts, Lens, Look, Numbers, Step, Token, Use, frozen
@@ -40,7 +40,7 @@ def capture(artifact: Artifact, text: str, target: str | None = None, config: Se
     model = cast(nn.Module, artifact.model)
     device = next(model.parameters()).device
     best, branches = follow(artifact.model, src, config, device, subwords)
-    own = one_line(subwords.decode([best.tokens])[0])
+    own = to_one_line(subwords.decode([best.tokens])[0])
     tgt = forced if forced is not None else [*best.tokens, *([EOS] if best.finished else [])]
     with torch.inference_mode(mode=False):
         batch = make_batch([src], [tgt]).to(device)

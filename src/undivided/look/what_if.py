@@ -13,7 +13,7 @@ from undivided.artifact.folder import Artifact
 from undivided.config import SearchConfig
 from undivided.core.ids import BOS, PAD, UNK
 from undivided.data.batches import make_batch
-from undivided.data.subwords import one_line
+from undivided.data.subwords import to_one_line
 from undivided.inference.search import BeamSearch, begin_beam_search, forced_scores, search
 from undivided.look.capture import passed
 from undivided.look.result import USES, Alternative, HeadOff, Look, Use
@@ -109,7 +109,7 @@ def _heads_off(artifact: Artifact, seen: Look, config: SearchConfig, advance: Ca
             found = [best[0] for best in off.search.run()]
         texts = subwords.decode([best.tokens for best in found])
         for head, best, text, after in zip(some, found, texts, left, strict=True):
-            yield HeadOff(head.use, head.layer, head.head, one_line(text), best.score, before - after)
+            yield HeadOff(head.use, head.layer, head.head, to_one_line(text), best.score, before - after)
         advance(len(some))
 
 
@@ -135,5 +135,5 @@ def _alternatives(artifact: Artifact, seen: Look, config: SearchConfig, advance:
         found = search(model, [source] * len(some), config, device, prefixes)
         texts = subwords.decode([best[0].tokens for best in found])
         for other, best, text in zip(some, found, texts, strict=True):
-            yield Alternative(*other, one_line(text), best[0].score)
+            yield Alternative(*other, to_one_line(text), best[0].score)
         advance(len(some))

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from undivided.config import CorpusFiles, DataConfig, Recipe, build
+from undivided.config import CorpusFiles, DataConfig, Recipe, build_recipe
 from undivided.config.settings import Values, as_values, merge
 from undivided.core.console import Console, Progress, plural
 from undivided.core.errors import InputError
 from undivided.core.files import digest
-from undivided.data.corpus import Findings, corpus_digests, name_of, read_pairs
+from undivided.data.corpus import CorpusReport, corpus_digests, corpus_name, read_pairs
 from undivided.inference.translator import Translator
 from undivided.training.loop import train
 
@@ -29,7 +29,7 @@ def distill(teacher: str | Path, values: Values, console: Console | None = None,
     console = console or Console()
     translator = Translator(teacher, console=console)
     values = merge(inherited(translator.artifact.recipe, whole=not values.get("preset")), values)
-    draft = build(values)
+    draft = build_recipe(values)
     if not 0 <= originals <= 100:
         raise InputError(f"--originals {originals:g}: how often each pair counts is between 0 and 100")
     if not draft.train.out:
@@ -77,7 +77,7 @@ def taught_corpus(
     done = _whole_lines(target)
     total = sum(1 for _ in _lines(source))
     if done:
-        console.say(f"{name_of(files)}: {plural(done, 'line')} of {total:,} are translated already")
+        console.say(f"{corpus_name(files)}: {plural(done, 'line')} of {total:,} are translated already")
     progress = Progress(console, "lines translated by the teacher", total)
     progress.advance(done)
     lines = islice(_lines(source), done, None)
@@ -100,7 +100,7 @@ def _origin(folder: Path) -> Values:
 def _write_sources(path: Path, files: CorpusFiles, data: DataConfig) -> None:
     """The source side of the usable pairs, so that both sides have as many lines whatever was dropped."""
     with path.open("w", encoding="utf-8", newline="\n") as out:
-        for pair in read_pairs(files, data, Findings(name_of(files))):
+        for pair in read_pairs(files, data, CorpusReport(corpus_name(files))):
             out.write(f"{pair.source}\n")
 
 

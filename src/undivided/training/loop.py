@@ -18,7 +18,7 @@ from torch import nn
 from undivided import __version__
 from undivided.artifact.card import usage
 from undivided.artifact.weights import fill
-from undivided.config import Recipe, build
+from undivided.config import Recipe, build_recipe
 from undivided.config.settings import Values
 from undivided.core.console import Console, duration, plural
 from undivided.core.errors import UndividedError
@@ -77,7 +77,7 @@ def train(values: Values, console: Console | None = None) -> Path:
 def prepare_run(values: Values, console: Console, group: Group) -> Plan:
     """The full recipe of a run, dealt out among processes and the threads of each."""
     # What this device cannot do is said before anything is read or written.
-    choose_precision(build(values).train.precision, group.device)
+    choose_precision(build_recipe(values).train.precision, group.device)
     plan = prepare_recipe(values, console)
     use_threads(plan.recipe.train.threads)
     return plan.dealt(torch.get_num_threads() if group.device.type == "cpu" else 1, group.size)

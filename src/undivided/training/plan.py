@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from undivided.config import ModelConfig, Recipe, TrainConfig
-from undivided.config.model import RELATIVES
+from undivided.config.model import SINGLE_STACK
 from undivided.core.console import duration, plural
 from undivided.core.errors import InputError
 from undivided.core.ids import EOS
@@ -118,7 +118,7 @@ class Plan:
 
 def make_plan(recipe: Recipe, length: int = 25) -> Plan:
     """Count what a recipe asks for, without allocating it; sentences are taken to have `length` tokens."""
-    if recipe.model.kind in RELATIVES:
+    if recipe.model.kind in SINGLE_STACK:
         raise InputError(f"plan counts sequence-to-sequence models; model.kind is {recipe.model.kind}")
     vocabulary = recipe.tokens.vocab_size or PAPER_VOCABULARY
     with torch.device("meta"):

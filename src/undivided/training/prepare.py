@@ -11,16 +11,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from undivided.config import CorpusFiles, Recipe, build, preset_for, preset_values
+from undivided.config import CorpusFiles, Recipe, build_recipe, preset_for, preset_values
 from undivided.config.model import DECODER_ONLY, DRAWING, ENCODER_ONLY, IMAGES, PAIRED, VISION
-from undivided.config.settings import Values, as_values, listed, merge
+from undivided.config.settings import Values, as_values, list_faults, merge
 from undivided.core.console import Console, Progress, plural
 from undivided.core.errors import Contradiction, InputError
 from undivided.core.files import digest, read_json, write_whole
 from undivided.core.locks import alone
 from undivided.core.manifest import current
-from undivided.data.corpus import Findings, corpus_digests, examine, name_of, read_pairs, read_texts
-from undivided.data.images import read_labelled
+from undivided.data.corpus import CorpusReport, check_corpora, corpus_digests, corpus_name, read_pairs, read_texts
+from undivided.data.images import read_labelled_images
 from undivided.data.store import Store, open_store
 from undivided.data.subwords import Tokenizer, vocab_size_for
 
@@ -73,7 +73,7 @@ PARTS = ("config.json", "manifest.json", "model.safetensors", "README.md")
 
 def prepare_recipe(values: Values, console: Console) -> Plan:
     """The full recipe of a new run, or of one that was begun before and goes on."""
-    draft = build(values)
+    draft = build_recipe(values)
     if not draft.train.out:
         raise InputError("where should the model go? Name a directory: --out DIR")
     if Path(draft.train.out).exists() and not Path(draft.train.out).is_dir():
@@ -88,7 +88,7 @@ def prepare_recipe(values: Values, console: Console) -> Plan:
         there = f"what is there ({', '.join(foreign)})"
         raise InputError(f"{draft.train.out}: the model would replace {there}; name a new folder with --out")
     values = _with_start(values)
-    draft = build(values)
+    draft = build_recipe(values)
     files = _wanted(draft.model.kind)
     if not draft.data.train:
         raise InputError(f"what should it learn from? Name {files[0]}: --train {files[1]}")
@@ -96,7 +96,7 @@ def prepare_recipe(values: Values, console: Console) -> Plan:
     preset = _suited(draft, pairs, console)
     if not draft.data.valid:
         console.warn(f"no validation data (--valid {files[1]}): quality will not be measured during training")
-    recipe = untied(build(merge(values, found), preset))
+    recipe = untied(build_recipe(merge(values, found), preset))
     if recipe.tokens.ready or (recipe.train.start and recipe.model.kind not in VISION):
         size = len(ready_tokenizer(recipe).source)
         if recipe.tokens.vocab_size not in (0, size):
@@ -112,12 +112,12 @@ def prepare_recipe(values: Values, console: Console) -> Plan:
 def foreseen(values: Values, console: Console) -> Recipe:
     """The recipe that a training would have, as far as its data is there to tell."""
     values = _with_start(values)
-    draft = build(values)
+    draft = build_recipe(values)
     files = [name for files in draft.data.train + draft.data.valid for name in (files.source, files.target) if name]
     pairs = 0
     if draft.data.train and draft.model.kind in PAIRED and all(Path(name).exists() for name in files):
         pairs = _surveyed(draft, console)[0]
-    recipe = untied(build(values, _suited(draft, pairs, console) if pairs else draft.preset))
+    recipe = untied(build_recipe(values, _suited(draft, pairs, console) if pairs else draft.preset))
     size = recipe.tokens.vocab_size or (vocab_size_for(pairs) if pairs else 0)
     if recipe.tokens.ready or recipe.train.start:
         size = len(ready_tokenizer(recipe).source)
@@ -126,11 +126,11 @@ def foreseen(values: Values, console: Console) -> Recipe:
 
 def device_of(values: Values) -> str:
     """The device that a run asks for, now or when it was begun."""
-    draft = build(values)
+    draft = build_recipe(values)
     saved = Path(draft.train.out) / "training" / "recipe.json"
     if not draft.train.out or not saved.exists():
         return draft.train.device
-    return build(merge(read_record(saved)["recipe"], values)).train.device
+    return build_recipe(merge(read_record(saved)["recipe"], values)).train.device
 
 
 def _suited(draft: Recipe, pairs: int, console: Console) -> str:
@@ -145,7 +145,7 @@ def _suited(draft: Recipe, pairs: int, console: Console) -> str:
 
 def _with_start(values: Values) -> Values:
     """Settings, above those of the folder that training starts from, if it does; a preset that is named stands in between."""
-    draft = build(values)
+    draft = build_recipe(values)
     if not draft.train.start:
         return values
     begin = started(draft.train.start)
@@ -191,23 +191,23 @@ def _surveyed(draft: Recipe, console: Console) -> tuple[int, Values]:
     corpora = [*draft.data.train, *draft.data.valid]
     if draft.model.kind in IMAGES:
         return _surveyed_images(draft, corpora, console)
-    findings = examine(corpora, draft.data)
+    findings = check_corpora(corpora, draft.data)
     for finding in findings:
         console.say(finding.summary())
     count = sum(finding.kept for finding in findings[: len(draft.data.train)])
-    if draft.model.kind not in ENCODER_ONLY or corpora[0].alone:
+    if draft.model.kind not in ENCODER_ONLY or corpora[0].is_unpaired:
         return count, {}
-    silent = Findings("")
+    silent = CorpusReport("")
     labels = [[pair.target for pair in read_pairs(files, draft.data, silent)] for files in corpora]
     return count, {"data": {"classes": _classes(draft, labels, corpora)}}
 
 
 def _surveyed_images(draft: Recipe, corpora: Sequence[CorpusFiles], console: Console) -> tuple[int, Values]:
-    read = [read_labelled(files.source, files.target, draft.data.classes) for files in corpora]
+    read = [read_labelled_images(files.source, files.target, draft.data.classes) for files in corpora]
     model, faults = draft.model, []
     channels, height, width = read[0][0].shape[1:]
     for files, (images, _) in zip(corpora, read, strict=True):
-        console.say(f"{name_of(files)}: {plural(len(images), 'image')} of {images.shape[2]} × {images.shape[3]} pixels")
+        console.say(f"{corpus_name(files)}: {plural(len(images), 'image')} of {images.shape[2]} × {images.shape[3]} pixels")
         if images.shape[1:] != (channels, model.image_height or height, model.image_width or width):
             wanted = f"{model.image_height or height} × {model.image_width or width} × {channels}"
             faults.append(f"{files.source}: images of {images.shape[2]} × {images.shape[3]} × {images.shape[1]}, not {wanted}")
@@ -220,7 +220,7 @@ def _surveyed_images(draft: Recipe, corpora: Sequence[CorpusFiles], console: Con
         if size % model.patch:
             faults.append(f"model.patch: patches of {model.patch} × {model.patch} do not divide a {side} of {size} pixels")
     if faults:
-        raise InputError(listed("the data has", faults))
+        raise InputError(list_faults("the data has", faults))
     size = {"image_height": height, "image_width": width, "channels": channels}
     return sum(len(images) for images, _ in read[: len(draft.data.train)]), {"model": size, "data": {"classes": classes}}
 
@@ -239,9 +239,9 @@ def _classes(draft: Recipe, labels: Sequence[Sequence[str]], corpora: Sequence[C
     if unused:
         faults.append(f"data.classes: no training label is {_some(unused)}")
     if len(classes) < 2:
-        faults.append(f"{name_of(corpora[0])}: one class ({_some(classes)}) leaves nothing to learn")
+        faults.append(f"{corpus_name(corpora[0])}: one class ({_some(classes)}) leaves nothing to learn")
     if faults:
-        raise InputError(listed("classes and labels have", faults))
+        raise InputError(list_faults("classes and labels have", faults))
     return classes
 
 
@@ -261,7 +261,7 @@ def read_record(path: Path) -> dict[str, Any]:
     """What was written down when a run began: its recipe, the digests of its corpora, the count of pairs."""
     try:
         record = read_json(path)
-        build(record["recipe"])
+        build_recipe(record["recipe"])
         return {
             "digests": dict(record["digests"]),
             "bytes": dict(record.get("bytes", {})),
@@ -280,8 +280,8 @@ MAY_CHANGE = {"max_steps", "max_epochs", "minutes", "patience", "device", "threa
 
 def _continued(record: Mapping[str, Any], values: Values) -> Recipe:
     """The saved recipe with what may change; refused if the data or anything else differs."""
-    old = build(record["recipe"])
-    new = untied(build(merge(record["recipe"], values)))
+    old = build_recipe(record["recipe"])
+    new = untied(build_recipe(merge(record["recipe"], values)))
     faults = []
     for name, before, after in _differences(as_values(old), as_values(new)):
         section, _, key = name.partition(".")
@@ -332,12 +332,12 @@ def prepare_tokenizer(recipe: Recipe, folder: Path, console: Console) -> Tokeniz
 def training_texts(recipe: Recipe, files: CorpusFiles) -> Iterator[tuple[str, ...]]:
     """What subwords are learned from: both sides of pairs; of texts with labels, the texts; of images, what is said of them."""
     if recipe.model.kind in IMAGES:
-        yield from ((name,) for name in read_labelled(files.source, files.target, recipe.data.classes)[1])
-    elif files.alone:
-        yield from ((text,) for text in read_texts(files, recipe.data, Findings(name_of(files))))
+        yield from ((name,) for name in read_labelled_images(files.source, files.target, recipe.data.classes)[1])
+    elif files.is_unpaired:
+        yield from ((text,) for text in read_texts(files, recipe.data, CorpusReport(corpus_name(files))))
     else:
         sides = 2 if recipe.model.kind in PAIRED else 1
-        pairs = read_pairs(files, recipe.data, Findings(name_of(files)))
+        pairs = read_pairs(files, recipe.data, CorpusReport(corpus_name(files)))
         yield from ((pair.source, pair.target)[:sides] for pair in pairs)
 
 
@@ -370,6 +370,6 @@ def open_training_store(recipe: Recipe, tokenizer: Tokenizer, folder: Path, cons
     for files, over in zip(recipe.data.train, store.over_length, strict=True):
         if over:
             console.say(
-                f"{name_of(files)}: dropped {plural(over, 'pair')} with more than {recipe.data.max_length} subwords on a side"
+                f"{corpus_name(files)}: dropped {plural(over, 'pair')} with more than {recipe.data.max_length} subwords on a side"
             )
     return store

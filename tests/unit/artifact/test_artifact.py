@@ -8,7 +8,7 @@ from undivided import Translator
 from undivided.artifact import folder as artifact
 from undivided.artifact.folder import INCOMING, load, opened, save
 from undivided.artifact.weights import fill, weights
-from undivided.config import build
+from undivided.config import build_recipe
 from undivided.core import manifest
 from undivided.core.errors import InputError
 from undivided.models import make_model
@@ -139,7 +139,7 @@ def test_vocabulary_and_weights_must_fit(folder):
 
 
 def test_weights_that_do_not_fit_are_named():
-    config = build({"model": {"d_model": 16, "n_heads": 2, "d_ff": 8, "encoder_layers": 1, "decoder_layers": 1}}).model
+    config = build_recipe({"model": {"d_model": 16, "n_heads": 2, "d_ff": 8, "encoder_layers": 1, "decoder_layers": 1}}).model
     model = make_model(config, 300, 300)
     tensors = weights(model)
     name = next(iter(tensors))
@@ -257,7 +257,7 @@ KINDS = {
 def test_every_kind_of_model_comes_back_from_its_folder(said, translator, tmp_path):
     old = translator.artifact
     values = {"model": {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, **KINDS[said]}, "data": {"source_lang": "en"}}
-    recipe = build(values, "tiny")
+    recipe = build_recipe(values, "tiny")
     fresh = make_model(recipe.model, len(old.tokenizer.source), len(old.tokenizer.target)).eval()
     made = artifact.Artifact(recipe, old.tokenizer, fresh)
     save(made, tmp_path / "m")

@@ -4,14 +4,14 @@ import pytest
 import yaml
 
 from undivided.cli import parser
-from undivided.config import PRESETS, CorpusFiles, Recipe, build, preset_for
-from undivided.config.settings import as_values, coerce, given, leaves, merge, nested, read_yaml
+from undivided.config import PRESETS, CorpusFiles, Recipe, build_recipe, preset_for
+from undivided.config.settings import as_values, coerce, given_settings, iter_settings, merge, nest_values, read_yaml
 from undivided.core.errors import InputError
 
 
 def fault(values):
     with pytest.raises(InputError) as caught:
-        build(values)
+        build_recipe(values)
     return str(caught.value)
 
 
@@ -79,7 +79,7 @@ def test_section_that_is_no_section(value):
 def test_settings_that_do_not_fit_each_other():
     assert "does not divide" in fault({"model": {"d_model": 30, "n_heads": 4}})
     assert "odd" in fault({"model": {"d_model": 33, "n_heads": 3}})
-    build({"model": {"d_model": 30, "n_heads": 4, "d_k": 8, "d_v": 8}})
+    build_recipe({"model": {"d_model": 30, "n_heads": 4, "d_k": 8, "d_v": 8}})
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_settings_of_models_that_do_not_fit_each_other(model, said):
 
 
 def test_an_unidirectional_model_may_be_of_any_width():
-    build({"model": {"kind": "recurrent", "d_model": 33, "bidirectional": False}})
+    build_recipe({"model": {"kind": "recurrent", "d_model": 33, "bidirectional": False}})
 
 
 def test_faults_of_and_between_settings_are_listed_at_once():
@@ -127,9 +127,9 @@ def test_faults_of_and_between_settings_are_listed_at_once():
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("kind", ["recurrent", "convolutional"])
 def test_a_preset_gives_a_model_only_the_settings_it_has(preset, kind):
-    recipe = build({"model": {"kind": kind}}, preset)
-    assert recipe.model.d_model == build({}, preset).model.d_model
-    assert build(as_values(recipe)) == recipe
+    recipe = build_recipe({"model": {"kind": kind}}, preset)
+    assert recipe.model.d_model == build_recipe({}, preset).model.d_model
+    assert build_recipe(as_values(recipe)) == recipe
     message = fault({"preset": preset, "model": {"kind": kind, "n_heads": 2}})
     assert "model.n_heads: a setting of transformer, decoder_only, encoder_only, vision and drawing models" in message
 
@@ -154,7 +154,7 @@ def test_coercion(text, kind, value):
 def test_yaml_oddities(tmp_path):
     path = tmp_path / "recipe.yaml"
     path.write_text("train:\n  epsilon: 1e-9\n  max_steps: 1e5\ndata:\n  source_lang: no\n  target_lang: en\nmodel:\n")
-    recipe = build(read_yaml(path))
+    recipe = build_recipe(read_yaml(path))
     assert recipe.train.epsilon == 1e-9
     assert recipe.train.max_steps == 100_000
     assert recipe.data.source_lang == "no"
@@ -172,24 +172,24 @@ def test_missing_and_empty_recipe(tmp_path):
     with pytest.raises(InputError, match="no such recipe"):
         read_yaml(tmp_path / "none.yaml")
     (tmp_path / "empty.yaml").write_text("# nothing\n")
-    assert build(read_yaml(tmp_path / "empty.yaml")) == build({})
+    assert build_recipe(read_yaml(tmp_path / "empty.yaml")) == build_recipe({})
 
 
 def test_flags_win_over_yaml_and_yaml_over_preset():
     recipe = {"preset": "tiny", "model": {"d_model": 64, "d_ff": 100}}
     options = parser().parse_args(["train", "--model.d_model=32", "--seed", "7", "--train", "a", "b", "--train", "c.tsv"])
-    built = build(merge(recipe, nested(given(options, Recipe))))
+    built = build_recipe(merge(recipe, nest_values(given_settings(options, Recipe))))
     assert (built.model.d_model, built.model.d_ff, built.model.n_heads, built.train.seed) == (32, 100, 4, 7)
     assert built.data.train == [CorpusFiles("a", "b"), CorpusFiles("c.tsv")]
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_presets_build(preset):
-    assert build({}, preset) == build({"preset": preset})
+    assert build_recipe({}, preset) == build_recipe({"preset": preset})
 
 
 def test_presets_are_the_papers():
-    base, big = build({}, "base"), build({}, "big")
+    base, big = build_recipe({}, "base"), build_recipe({}, "big")
     assert (base.model.d_model, base.model.d_ff, base.model.n_heads, base.train.warmup_steps) == (512, 2048, 8, 4000)
     assert (big.model.d_model, big.model.d_ff, big.model.n_heads, big.model.dropout) == (1024, 4096, 16, 0.3)
     assert (base.train.average, big.train.average) == (5, 20)
@@ -206,11 +206,11 @@ def test_preset_by_size_grows():
 def test_every_setting_has_help_and_a_flag():
     options = parser().parse_args(["train", "--model.d_model=1"])
     assert hasattr(options, "model.d_model")
-    for name, item, _ in leaves(Recipe):
+    for name, item, _ in iter_settings(Recipe):
         assert len(item.metadata["help"]) > 3, name
 
 
 def test_values_survive_yaml():
-    recipe = build({"data": {"train": [["a", "b"], {"source": "c.tsv", "weight": 2}]}}, "small")
-    assert build(yaml.safe_load(yaml.safe_dump(as_values(recipe)))) == recipe
+    recipe = build_recipe({"data": {"train": [["a", "b"], {"source": "c.tsv", "weight": 2}]}}, "small")
+    assert build_recipe(yaml.safe_load(yaml.safe_dump(as_values(recipe)))) == recipe
     assert dataclasses.is_dataclass(recipe)

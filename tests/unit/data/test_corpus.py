@@ -6,13 +6,13 @@ import pytest
 from undivided.config import CorpusFiles, DataConfig
 from undivided.core.errors import InputError
 from undivided.core.files import digest
-from undivided.data.corpus import Findings, byte_lines, corpus_digests, examine, read_pairs, zstd
+from undivided.data.corpus import CorpusReport, check_corpora, corpus_digests, raw_lines, read_pairs, zstd_module
 
-PACKERS = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstd().compress}
+PACKERS = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstd_module().compress}
 
 
 def read(files, **config):
-    findings = Findings("corpus")
+    findings = CorpusReport("corpus")
     pairs = [(pair.source, pair.target) for pair in read_pairs(files, DataConfig(**config), findings)]
     return pairs, findings
 
@@ -51,7 +51,7 @@ def test_compressed(tmp_path, suffix):
 def test_several_compressed_parts_in_one_file(tmp_path, suffix):
     path = tmp_path / f"a{suffix}"
     path.write_bytes(PACKERS[suffix](b"one\n") + PACKERS[suffix](b"two\n"))
-    assert list(byte_lines(path)) == [b"one", b"two"]
+    assert list(raw_lines(path)) == [b"one", b"two"]
 
 
 @pytest.mark.parametrize("suffix", PACKERS)
@@ -68,7 +68,7 @@ def test_damaged_compressed_file(tmp_path, suffix, harm):
     path = tmp_path / f"a{suffix}"
     path.write_bytes(packed)
     with pytest.raises(InputError, match=f"a{suffix}: damaged"):
-        list(byte_lines(path))
+        list(raw_lines(path))
 
 
 @pytest.mark.parametrize(("source", "target"), [(3, 5), (5, 3)])
@@ -121,12 +121,12 @@ def test_crlf_and_byte_order_mark(two_files):
 
 def test_missing_file_and_directory(tmp_path):
     with pytest.raises(InputError, match=r"none\.txt: no such file"):
-        list(byte_lines(tmp_path / "none.txt"))
+        list(raw_lines(tmp_path / "none.txt"))
     with pytest.raises(InputError, match="is a directory"):
-        list(byte_lines(tmp_path))
+        list(raw_lines(tmp_path))
     for suffix in PACKERS:
         with pytest.raises(InputError, match="no such file"):
-            list(byte_lines(tmp_path / f"none{suffix}"))
+            list(raw_lines(tmp_path / f"none{suffix}"))
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_nothing_to_learn_from(tmp_path, content, said):
     for name in ("a", "b"):
         (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=said):
-        examine([CorpusFiles(str(tmp_path / "a"), str(tmp_path / "b"))], DataConfig())
+        check_corpora([CorpusFiles(str(tmp_path / "a"), str(tmp_path / "b"))], DataConfig())
 
 
 def test_digests(two_files):

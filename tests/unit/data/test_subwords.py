@@ -52,7 +52,7 @@ def test_every_text_comes_back_exactly(tokenizer):
 @pytest.mark.parametrize("most", [1 << 18, 60])
 def test_a_corpus_is_encoded_as_its_lines_are(tokenizer, monkeypatch, dtype, most):
     """Whatever is remembered of words, and also where it must be forgotten."""
-    monkeypatch.setattr("undivided.data.subwords.MOST_KNOWN", most)
+    monkeypatch.setattr("undivided.data.subwords.MAX_CACHED_WORDS", most)
     texts = [*odd_texts(600), "", " ", "a  b", " a", "a ", "▁ a", "long" * 11 + " a", *(text for pair in TEXT for text in pair)]
     for side in (tokenizer.source, tokenizer.target):
         for part in (texts[:200], texts, texts[::-1]):

@@ -6,7 +6,7 @@ import pytest
 
 from samples import sentences
 from undivided import InputError, Translation
-from undivided.inference.translator import one_line, split_long, windows
+from undivided.inference.translator import split_long, to_one_line, windows
 
 LINES = [source for source, _ in sentences(12, seed=9)]
 
@@ -157,7 +157,7 @@ def test_split_long_prefers_sentence_ends():
 
 
 def test_one_line():
-    assert one_line("a\r\nb\nc") == "a b c"
+    assert to_one_line("a\r\nb\nc") == "a b c"
 
 
 def test_windows_of_sequences_and_of_quick_streams():

@@ -65,7 +65,7 @@ class Slow:
 def test_the_next_window_is_begun_before_the_last_is_done(translator, monkeypatch):
     lines = [source for source, _ in sentences(24, seed=8)]
     expected = translator.translate(lines)
-    monkeypatch.setattr("undivided.inference.translator.WINDOW", 8)
+    monkeypatch.setattr("undivided.inference.translator.CHUNK_LINES", 8)
     monkeypatch.setattr("undivided.inference.windows.windows.__defaults__", (8,))
     other = Translator(translator.artifact)
     other.engine = Slow(translator.artifact, 3)

@@ -14,7 +14,7 @@ import pytest
 from samples import sentences, write_lines
 from undivided.core.console import Console
 from undivided.core.errors import InputError, UndividedError
-from undivided.data.corpus import LONGEST_LINE, byte_lines
+from undivided.data.corpus import MAX_LINE_BYTES, raw_lines
 from undivided.inference.workers import job as plan_room
 from undivided.inference.workers import leader as shards
 from undivided.inference.workers.leader import Joined, Leader, make_plan, translate_file
@@ -81,7 +81,7 @@ def share(model, text, out, **more):
 
 
 def pieces(path, monkeypatch, window, block):
-    monkeypatch.setattr(plan_room, "WINDOW", window)
+    monkeypatch.setattr(plan_room, "CHUNK_LINES", window)
     monkeypatch.setattr(plan_room, "BLOCK", block)
     scanned = plan_room.scan(str(path))
     job = plan_room.Job("", "", [str(path)], [scanned.stamp], "", {}, False, "cpu", 1)
@@ -112,7 +112,7 @@ def pieces(path, monkeypatch, window, block):
 def test_shards_hold_the_lines_of_the_file(tmp_path, monkeypatch, content):
     (tmp_path / "in").write_bytes(content)
     for window, block in ((1, 1), (1, 100), (2, 3), (3, 1)):
-        assert pieces(tmp_path / "in", monkeypatch, window, block) == list(byte_lines(tmp_path / "in"))
+        assert pieces(tmp_path / "in", monkeypatch, window, block) == list(raw_lines(tmp_path / "in"))
 
 
 def test_random_files_are_cut_without_loss(tmp_path, monkeypatch):
@@ -121,7 +121,7 @@ def test_random_files_are_cut_without_loss(tmp_path, monkeypatch):
         parts = [b"\n", b"\n", b"\r\n", b"word", b" ", "ü".encode(), b"\xff", b"\xef\xbb\xbf"]
         (tmp_path / "in").write_bytes(b"".join(chance.choice(parts) for _ in range(chance.randrange(60))))
         window, block = chance.randrange(1, 6), chance.randrange(1, 20)
-        assert pieces(tmp_path / "in", monkeypatch, window, block) == list(byte_lines(tmp_path / "in"))
+        assert pieces(tmp_path / "in", monkeypatch, window, block) == list(raw_lines(tmp_path / "in"))
 
 
 def test_a_large_file_has_larger_shards(tmp_path, monkeypatch):
@@ -136,8 +136,8 @@ def test_a_large_file_has_larger_shards(tmp_path, monkeypatch):
     [
         (b"fine\n\nbad \0 line\n", r"in, line 3: holds a NUL"),
         (b"fine\n" * 70_000 + b"\0", r"in, line 70,001: holds a NUL"),
-        (b"a\n" + b"x" * (LONGEST_LINE + 1) + b"\nb\n", r"in, line 2: longer than"),
-        (b"x" * (LONGEST_LINE + 1), r"in, line 1: longer than"),
+        (b"a\n" + b"x" * (MAX_LINE_BYTES + 1) + b"\nb\n", r"in, line 2: longer than"),
+        (b"x" * (MAX_LINE_BYTES + 1), r"in, line 1: longer than"),
     ],
     ids=["nul", "nul far in", "huge line", "huge last line"],
 )
@@ -149,7 +149,7 @@ def test_what_cannot_be_translated_is_refused_before_any_work(tmp_path, model, c
 
 
 def test_the_longest_line_is_allowed(tmp_path):
-    (tmp_path / "in").write_bytes(b"x" * LONGEST_LINE + b"\n" + b"y" * LONGEST_LINE)
+    (tmp_path / "in").write_bytes(b"x" * MAX_LINE_BYTES + b"\n" + b"y" * MAX_LINE_BYTES)
     assert plan_room.scan(str(tmp_path / "in")).lines == 2
 
 

@@ -13,10 +13,10 @@ from torch import nn
 from samples import sentences
 from undivided import InputError, Translator
 from undivided.artifact.folder import Artifact
-from undivided.config import ModelConfig, build
+from undivided.config import ModelConfig, build_recipe
 from undivided.core.ids import BOS, EOS
 from undivided.data.batches import make_batch
-from undivided.data.subwords import Subwords, Tokenizer, learn
+from undivided.data.subwords import Subwords, Tokenizer, learn_subwords
 from undivided.inference.hypothesis import length_penalty
 from undivided.look import Look, look
 from undivided.look.capture import capture, passed
@@ -36,7 +36,7 @@ def deep(translator):
     def make(**changes):
         torch.manual_seed(3)
         settings = {"d_model": 16, "d_ff": 32, "n_heads": 4, "encoder_layers": 3, "decoder_layers": 2} | changes
-        recipe = build({"model": settings, "search": {"max_extra": 6}})
+        recipe = build_recipe({"model": settings, "search": {"max_extra": 6}})
         tokenizer = translator.artifact.tokenizer
         return Artifact(recipe, tokenizer, make_model(recipe.model, len(tokenizer.source), len(tokenizer.target)).eval())
 
@@ -371,8 +371,10 @@ def test_other_positions(deep, positions):
 
 
 def test_two_vocabularies(translator):
-    sides = [Subwords(learn(lines, build({}).tokens, 300, 1)) for lines in zip(*sentences(60))]
-    recipe = build({"model": {"d_model": 8, "d_ff": 8, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1, "tie": "target"}})
+    sides = [Subwords(learn_subwords(lines, build_recipe({}).tokens, 300, 1)) for lines in zip(*sentences(60))]
+    recipe = build_recipe(
+        {"model": {"d_model": 8, "d_ff": 8, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1, "tie": "target"}}
+    )
     artifact = Artifact(recipe, Tokenizer(*sides), make_model(recipe.model, *map(len, sides)).eval())
     result = look(artifact, LINES[0], "das Haus")
     assert [token.id for token in result.source] == sides[0].encode([LINES[0]])[0]

@@ -10,7 +10,7 @@ import torch
 from samples import sentences, write_lines
 from undivided import InputError, Translator
 from undivided.artifact.folder import Artifact, save
-from undivided.config import CorpusFiles, build
+from undivided.config import CorpusFiles, build_recipe
 from undivided.core.console import Console
 from undivided.data.batches import make_batch
 from undivided.inference.search import forced_scores, search
@@ -34,7 +34,7 @@ BLIND = {"kind": "recurrent", "cell": "gru", "attention": "none"}
 def make(translator, changes):
     """Untrained, two layers deep unless it is said otherwise."""
     torch.manual_seed(3)
-    recipe = build(
+    recipe = build_recipe(
         {
             "model": {"d_model": 16, "encoder_layers": 2, "decoder_layers": 2} | changes,
             "search": {"max_extra": 4, "beam_size": 3},

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from undivided.config import ModelConfig, SearchConfig, build
+from undivided.config import ModelConfig, SearchConfig, build_recipe
 from undivided.core.errors import InputError
 from undivided.core.ids import BOS, EOS, PAD
 from undivided.data.batches import make_batch
@@ -330,7 +330,7 @@ def test_a_convolutional_encoder_sees_its_neighbourhood():
 
 @pytest.mark.parametrize("kind", ["transformer", "recurrent", "convolutional"])
 def test_one_matrix_for_two_vocabularies_is_refused(kind):
-    config = build({"model": {"kind": kind, "d_model": 16}}).model
+    config = build_recipe({"model": {"kind": kind, "d_model": 16}}).model
     with pytest.raises(ValueError, match="one matrix cannot serve"):
         make_model(config, 20, 21)
 
@@ -345,7 +345,7 @@ def test_more_tokens_than_learned_positions_are_refused():
 def test_a_fresh_model_knows_no_more_and_no_less_than_chance(kind):
     torch.manual_seed(0)
     settings = {"kind": kind, "d_model": 128, "encoder_layers": 4, "decoder_layers": 4}
-    model = make_model(build({"model": settings}).model, 1000, 1000).eval()
+    model = make_model(build_recipe({"model": settings}).model, 1000, 1000).eval()
     src, tgt_in, wanted = (torch.randint(5, 1000, (8, length)) for length in (30, 25, 25))
     with torch.no_grad():
         logits = model.logits(model.decode(model.encode(src, None), tgt_in))

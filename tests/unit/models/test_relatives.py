@@ -14,7 +14,7 @@ from undivided.config import CorpusFiles, ModelConfig, SearchConfig
 from undivided.core.console import Console
 from undivided.core.errors import InputError
 from undivided.core.ids import BOS, EOS, PAD
-from undivided.data.images import contact_sheet, png, read_images, write_idx
+from undivided.data.images import contact_sheet, encode_png, read_images, write_idx
 from undivided.inference.classify import Classifier
 from undivided.inference.generate import Generator, stream_likelihood, token_scores
 from undivided.inference.search import continued
@@ -154,10 +154,10 @@ def test_a_codebook_that_holds_every_patch_finds_it_again():
 
 def test_pictures_come_back(tmp_path):
     image = np.arange(48, dtype=np.uint8).reshape(6, 8) * 5
-    (tmp_path / "a.png").write_bytes(png(image))
+    (tmp_path / "a.png").write_bytes(encode_png(image))
     assert (read_images(tmp_path / "a.png") == image).all()
     colour = np.arange(72, dtype=np.uint8).reshape(4, 6, 3)
-    (tmp_path / "b.png").write_bytes(png(colour))
+    (tmp_path / "b.png").write_bytes(encode_png(colour))
     assert (read_images(tmp_path / "b.png")[0] == colour.transpose(2, 0, 1)).all()
     write_idx(tmp_path / "c.idx", np.stack([image, image]))
     assert read_images(tmp_path / "c.idx").shape == (2, 1, 6, 8)
@@ -294,9 +294,9 @@ def test_images_to_classes(tmp_path, run):
     names = [line.split("\t")[0] for line in ran.out.splitlines()]
     side = np.random.RandomState(1).randint(0, 2, 60)
     assert np.mean([name == ["left", "right"][number] for name, number in zip(names, side, strict=True)]) > 0.9
-    (tmp_path / "one.png").write_bytes(png(read_images(tmp_path / "images.idx")[0, 0]))
+    (tmp_path / "one.png").write_bytes(encode_png(read_images(tmp_path / "images.idx")[0, 0]))
     assert run("classify", out, tmp_path / "one.png").out.splitlines()[0] == ran.out.splitlines()[0]
-    (tmp_path / "large.png").write_bytes(png(np.zeros((16, 16), dtype=np.uint8)))
+    (tmp_path / "large.png").write_bytes(encode_png(np.zeros((16, 16), dtype=np.uint8)))
     refused = run("classify", out, tmp_path / "large.png")
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert "images of 16 × 16 pixels in grey, but this model was trained on 8 × 8" in refused.err

@@ -9,7 +9,7 @@ from torch import nn
 
 from samples import flags, sentences, tiny_recipe, write_pairs
 from undivided.artifact.folder import Artifact
-from undivided.config import ModelConfig, SearchConfig, build
+from undivided.config import ModelConfig, SearchConfig, build_recipe
 from undivided.core.errors import InputError
 from undivided.core.ids import PAD
 from undivided.inference.engines.torch import TorchEngine
@@ -214,7 +214,7 @@ def test_what_does_not_pay_in_one_process_is_done_in_none(monkeypatch, setting, 
             return [min(each, least) for each in numbers]
 
     monkeypatch.setattr(products, "rounding_pays", lambda: True)
-    assert Workers(build({"train": {"precision": setting}}), None, Others(device=CPU)).precision is chosen
+    assert Workers(build_recipe({"train": {"precision": setting}}), None, Others(device=CPU)).precision is chosen
 
 
 def test_what_a_device_cannot_do_is_said_before_anything_is_written(tmp_path, run):
@@ -303,7 +303,7 @@ def test_weights_are_packed_only_where_nothing_is_learned():
 def test_a_translator_of_changed_weights_packs_them_anew():
     """Training validates with the same tensors again and again, each time with other numbers in them."""
     model = make_model(ModelConfig(d_model=32, d_ff=64, n_heads=2, encoder_layers=1, decoder_layers=1), 40, 40).eval()
-    artifact = Artifact(build({}), None, model)
+    artifact = Artifact(build_recipe({}), None, model)
 
     def scores():
         found = TorchEngine(artifact).search([[5, 6, 7, 3]], SearchConfig(beam_size=2, max_extra=5), [[]], [0])

@@ -8,7 +8,7 @@ import torch
 
 from samples import sentences, write_pairs
 from undivided.artifact.folder import Artifact
-from undivided.config import CorpusFiles, ModelConfig, build
+from undivided.config import CorpusFiles, ModelConfig, build_recipe
 from undivided.config.settings import read_yaml
 from undivided.core.errors import InputError
 from undivided.models import make_model
@@ -37,7 +37,7 @@ def shipped(pytestconfig):
 @pytest.mark.parametrize("given", [("transformer",), ("transformer", "recurrent", "convolutional")])
 def test_all_have_as_many_parameters_and_the_same_data_and_budget(shipped, given, tmp_path):
     race = plan({kind: shipped[kind] for kind in given}, tmp_path)
-    recipes = {name: build(settings_for(race, name)) for name in ENTRANTS}
+    recipes = {name: build_recipe(settings_for(race, name)) for name in ENTRANTS}
     base = recipes["transformer"]
     for name, recipe in recipes.items():
         assert parameters(recipe.model) == pytest.approx(parameters(base.model), rel=0.015), name
@@ -54,7 +54,7 @@ def test_all_have_as_many_parameters_and_the_same_data_and_budget(shipped, given
 def test_shipped_recipes_are_as_large_as_the_transformers(shipped):
     sizes = {}
     for kind, values in shipped.items():
-        config = build(values).model
+        config = build_recipe(values).model
         sizes[kind] = sum(parameter.numel() for parameter in make_model(config, 6000, 6000).parameters())
         assert parameters(config) == sizes[kind] - 6000 * config.d_model
     assert max(sizes.values()) <= 1.01 * min(sizes.values()), sizes
@@ -99,7 +99,7 @@ def test_a_fixed_context_reaches_less_far_than_attention():
     for attention in ("none", "additive"):
         torch.manual_seed(1)
         settings = {"kind": "recurrent", "cell": "rnn", "attention": attention, "d_model": 32, "bidirectional": False}
-        recipe = build({"model": {**settings, "encoder_layers": 1, "decoder_layers": 1}})
+        recipe = build_recipe({"model": {**settings, "encoder_layers": 1, "decoder_layers": 1}})
         model = make_model(recipe.model, 60, 60).eval()
         with torch.no_grad():
             for name, parameter in model.named_parameters():

@@ -4,7 +4,7 @@ import pytest
 
 from samples import sentences, tiny_recipe, write_pairs
 from undivided import InputError
-from undivided.config import build
+from undivided.config import build_recipe
 from undivided.config.settings import merge
 from undivided.core.console import Console
 from undivided.data.subwords import Tokenizer
@@ -22,13 +22,13 @@ def recipe(tmp_path):
 
 def test_a_training_is_done_once_and_goes_on_for_more(recipe, capsys):
     model = trained(recipe, Console(quiet=True))
-    assert complete(build(recipe))
+    assert complete(build_recipe(recipe))
     before = len(journal(model))
     trained(recipe, Console())
     assert "trained already" in capsys.readouterr().err
     assert len(journal(model)) == before
     longer = merge(recipe, {"train": {"max_steps": 6, "minutes": 5.0}})
-    assert not complete(build(longer))
+    assert not complete(build_recipe(longer))
     trained(longer, Console(quiet=True))
     assert facts_of(model)["steps"] in (4, 6)
     assert [event["step"] for event in journal(model) if event["event"] == "final"] == [4, 6]
@@ -84,6 +84,6 @@ def test_lines_go_on_behind_the_last_whole_chunk(tmp_path):
 
 
 def test_fingerprints_tell_apart():
-    first, second = build({}), build({"search": {"beam_size": 9}})
+    first, second = build_recipe({}), build_recipe({"search": {"beam_size": 9}})
     assert fingerprint(first.search) == fingerprint(dataclasses.replace(second.search, beam_size=first.search.beam_size))
     assert fingerprint(first.search) != fingerprint(second.search)

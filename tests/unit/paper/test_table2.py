@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from samples import flags, sentences
 from undivided.cli import main
-from undivided.config import ModelConfig, build
+from undivided.config import ModelConfig, build_recipe
 from undivided.config.settings import read_yaml
 from undivided.models import make_model
 from undivided.paper.table2.cost import PAPER, SUSTAINED, paper_cost, sustained_here, training_cost, work
@@ -63,7 +63,7 @@ def test_counted_costs_are_below_what_the_machines_could_have_done():
     rows = [line.split("|") for line in cost_table().splitlines()[2:]]
     assert [row[1].strip() for row in rows] == ["base", "big"]
     assert all(0.1 < int(row[7].strip().rstrip("%")) / 100 < 1 for row in rows)
-    base = build({"preset": "base"})
+    base = build_recipe({"preset": "base"})
     assert training_cost(base.model, 37_000, 10, 25_000, 30) == 10 * training_cost(base.model, 37_000, 1, 25_000, 30)
 
 
@@ -89,7 +89,7 @@ def test_tokenised_bleu_splits_german_compounds_only():
 @pytest.mark.parametrize("pair", ["de", "fr"])
 @pytest.mark.parametrize("size", ["base", "big"])
 def test_the_shipped_recipes_are_the_papers(pair, size):
-    recipe = build(read_yaml(RECIPES / f"wmt14-en-{pair}-{size}.yaml"))
+    recipe = build_recipe(read_yaml(RECIPES / f"wmt14-en-{pair}-{size}.yaml"))
     assert (recipe.data.target_lang, recipe.tokens.vocab_size) == (pair, {"de": 37_000, "fr": 32_000}[pair])
     assert (recipe.tokens.kind, recipe.tokens.joint, recipe.batches.tokens) == ("bpe", True, 25_000)
     assert (recipe.train.average, recipe.train.max_steps) == {"base": (5, 100_000), "big": (20, 300_000)}[size]
@@ -230,7 +230,7 @@ def test_under_torchrun_it_says_what_to_type_instead(run, tmp_path, monkeypatch)
 
 @pytest.mark.parametrize("facts", [{}, {"processes": 8}])
 def test_every_process_that_trained_costs(tmp_path, facts):
-    recipe = build({"preset": "base", "data": {"source_lang": "en", "target_lang": "de"}})
+    recipe = build_recipe({"preset": "base", "data": {"source_lang": "en", "target_lang": "de"}})
     known = {"seconds": 60.0, "parameters": 1, "vocabulary": 9, "steps": 1, "device": "cpu", "weights": "w", "target_tokens": 30}
     ran = Run(recipe, known | facts, [], 2e9, Prepared({}, {}, {}))
     write_report(ran, tmp_path / "r.md", [])

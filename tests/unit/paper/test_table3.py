@@ -10,7 +10,7 @@ import sacrebleu
 from samples import sentences, write_pairs
 from undivided import InputError
 from undivided.cli import main
-from undivided.config import build
+from undivided.config import build_recipe
 from undivided.config.settings import merge
 from undivided.paper.statistics import Difference, compared, seed_noise, sentence_interval, sentence_noise
 from undivided.paper.table3.table import Measured, Result, bleu_of, log_perplexity_of, sentence_counts
@@ -43,7 +43,7 @@ PAPER = {
 
 @pytest.mark.parametrize("name", ROWS)
 def test_varied_from_base_a_row_is_the_papers(name):
-    recipe = build(merge({"preset": "base"}, ROWS[name].vary(build({"preset": "base"}))))
+    recipe = build_recipe(merge({"preset": "base"}, ROWS[name].vary(build_recipe({"preset": "base"}))))
     model = recipe.model
     assert model.encoder_layers == model.decoder_layers
     shape = (model.encoder_layers, model.d_model, model.d_ff, model.n_heads, d_k(model), d_v(model))
@@ -53,17 +53,17 @@ def test_varied_from_base_a_row_is_the_papers(name):
 @pytest.mark.parametrize("name", ROWS)
 @pytest.mark.parametrize("preset", ["tiny", "small", "big"])
 def test_every_row_is_a_model_at_every_size(name, preset):
-    base = build({"preset": preset})
-    varied = build(merge({"preset": preset}, ROWS[name].vary(base)))
+    base = build_recipe({"preset": preset})
+    varied = build_recipe(merge({"preset": preset}, ROWS[name].vary(base)))
     assert bool(described(ROWS[name].vary(base), base)) == (name != "base")
     assert varied.model.n_heads * d_v(varied.model) > 0
 
 
 @pytest.mark.parametrize(("name", "rate"), [("C4", 0.00566), ("C5", 0.00283), ("big", 0.00283), ("C7", 0.004)])
 def test_where_the_schedule_has_no_width_in_it_the_rate_follows_eq_3(name, rate):
-    base = build({"preset": "tiny", "train": {"schedule": "cosine", "rate": 0.004}})
+    base = build_recipe({"preset": "tiny", "train": {"schedule": "cosine", "rate": 0.004}})
     assert ROWS[name].vary(base).get("train", {"rate": 0.004})["rate"] == rate
-    assert "train" not in ROWS[name].vary(build({"preset": "tiny"}))
+    assert "train" not in ROWS[name].vary(build_recipe({"preset": "tiny"}))
 
 
 def test_rows_by_name_by_letter_and_all():

@@ -5,7 +5,7 @@ import torch
 
 from samples import sentences, write_pairs
 from undivided.artifact.folder import load
-from undivided.config import build
+from undivided.config import build_recipe
 from undivided.core.console import Console
 from undivided.core.ids import EOS
 from undivided.data.batches import make_batch
@@ -24,7 +24,7 @@ VARIATIONS = [
 
 def small(**model):
     shape = {"d_model": 64, "d_ff": 96, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2}
-    return build({"model": shape | model, "tokens": {"vocab_size": 500}, "batches": {"tokens": 240}})
+    return build_recipe({"model": shape | model, "tokens": {"vocab_size": 500}, "batches": {"tokens": 240}})
 
 
 def rows(length, count):
@@ -70,8 +70,8 @@ def test_memory_is_what_is_kept_for_the_backward_pass(model):
 
 
 def test_parameters_are_the_papers():
-    assert make_plan(build({"preset": "base"})).parameters / 1e6 == pytest.approx(65, abs=2.5)
-    assert make_plan(build({"preset": "big"})).parameters / 1e6 == pytest.approx(213, abs=5)
+    assert make_plan(build_recipe({"preset": "base"})).parameters / 1e6 == pytest.approx(65, abs=2.5)
+    assert make_plan(build_recipe({"preset": "big"})).parameters / 1e6 == pytest.approx(213, abs=5)
 
 
 def test_the_papers_own_count():
@@ -79,11 +79,11 @@ def test_the_papers_own_count():
     assert paper_flops("base") == pytest.approx(3.3e18, rel=0.02)
     assert paper_flops("big") == pytest.approx(2.3e19, rel=0.02)
     for preset in ("base", "big"):
-        assert 0.2 < make_plan(build({"preset": preset})).total_flops / paper_flops(preset) < 1
+        assert 0.2 < make_plan(build_recipe({"preset": preset})).total_flops / paper_flops(preset) < 1
 
 
 def test_a_plan_allocates_nothing_and_says_what_it_assumed():
-    plan = make_plan(build({"preset": "big"}))
+    plan = make_plan(build_recipe({"preset": "big"}))
     text = report(plan, None)
     for word in ("assumed", "300,000 steps", "A100", "the paper's count 2.3e+19", "20 are kept"):
         assert word in text
@@ -100,8 +100,10 @@ def test_measured_in_seconds_on_this_machine():
 
 def test_a_plan_says_what_ends_a_training_earlier():
     limits = {"minutes": 90, "patience": 1}
-    assert "; stops before that after 90 minutes or 1 validation without" in report(make_plan(build({"train": limits}), 25), None)
-    assert "stops before" not in report(make_plan(build({}), 25), None)
+    assert "; stops before that after 90 minutes or 1 validation without" in report(
+        make_plan(build_recipe({"train": limits}), 25), None
+    )
+    assert "stops before" not in report(make_plan(build_recipe({}), 25), None)
 
 
 def test_a_plan_is_of_the_model_that_training_would_make(tmp_path, model):
@@ -118,4 +120,4 @@ def test_a_plan_is_of_the_model_that_training_would_make(tmp_path, model):
 
 def test_a_plan_does_without_files_that_are_not_there(tmp_path):
     absent = {"source": str(tmp_path / "a"), "target": str(tmp_path / "b")}
-    assert foreseen({"data": {"train": [absent]}}, Console(quiet=True)) == build({"data": {"train": [absent]}})
+    assert foreseen({"data": {"train": [absent]}}, Console(quiet=True)) == build_recipe({"data": {"train": [absent]}})

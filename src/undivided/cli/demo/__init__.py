@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from undivided.cli.demo.text import TARGETS, prepare_corpus
-from undivided.config.settings import Values, merge, suggestion
+from undivided.config.settings import Values, merge, suggest
 from undivided.core.console import Console, Progress, plural, visible
 from undivided.core.errors import InputError
 from undivided.data.corpus import read_lines
@@ -36,7 +36,7 @@ def demo(pair: str, minutes: float, out: Path, console: Console) -> None:
     """Get a corpus, train a translator on it for some minutes, score it and show it; interrupted, go on."""
     known = [f"en-{target}" for target in TARGETS]
     if pair not in known:
-        raise InputError(f"no demo for the pair {pair!r}; there is one for {', '.join(known)}{suggestion(pair, known)}")
+        raise InputError(f"no demo for the pair {pair!r}; there is one for {', '.join(known)}{suggest(pair, known)}")
     if not minutes > 0:
         raise InputError(f"--minutes: {minutes:g} leaves no time to train")
     home = out / pair

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from undivided.config import Recipe
-from undivided.config.settings import Values, given, nested
+from undivided.config.settings import Values, given_settings, nest_values
 
 
 def add_common(table: argparse.ArgumentParser, report: str) -> None:
@@ -31,7 +31,7 @@ def report_of(options: argparse.Namespace, folder: Path) -> Path:
 
 def settings_of(options: argparse.Namespace) -> Values:
     """The settings of a recipe that were written as flags."""
-    return nested(given(options, Recipe))
+    return nest_values(given_settings(options, Recipe))
 
 
 def numbers(text: str) -> list[int]:

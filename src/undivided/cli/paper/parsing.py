@@ -10,7 +10,7 @@ from typing import Any
 
 from undivided.cli.paper.options import add_common, at_least_0, report_of, settings_of
 from undivided.config import Recipe, SearchConfig
-from undivided.config.settings import add_settings, fill, given, listed, merge, read_yaml
+from undivided.config.settings import add_settings, build_config, given_settings, list_faults, merge, read_yaml
 from undivided.core.console import Console
 from undivided.core.errors import InputError
 from undivided.data.corpus import read_lines
@@ -96,10 +96,10 @@ def add_parse(tables: Any) -> None:
 def run_parse(options: argparse.Namespace) -> None:
     """Parse lines."""
     faults: list[str] = []
-    wanted = given(options, SearchConfig)
-    config = fill(SearchConfig, wanted, "", faults)
+    wanted = given_settings(options, SearchConfig)
+    config = build_config(SearchConfig, wanted, "", faults)
     if faults:
-        raise InputError(listed("the settings have", faults))
+        raise InputError(list_faults("the settings have", faults))
     if options.file != "-" and not Path(options.file).is_file():
         raise InputError(f"{options.file}: no such file")
     from undivided.paper.parsing.parser import parse_lines

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from undivided.cli.paper.options import add_common, report_of, settings_of
-from undivided.config import CorpusFiles, Recipe, build
-from undivided.config.settings import Values, add_settings, leaves, merge, read_yaml
+from undivided.config import CorpusFiles, Recipe, build_recipe
+from undivided.config.settings import Values, add_settings, iter_settings, merge, read_yaml
 from undivided.core.console import Console
 from undivided.core.errors import InputError
 from undivided.paper.table3.variations import ROWS, chosen
@@ -47,7 +47,7 @@ def run_table3(options: argparse.Namespace) -> None:
             faults.append(f"{flag}: {count} is less than 1")
     values = merge(read_yaml(options.recipe) if options.recipe else {}, settings_of(options))
     try:
-        recipe = build(values)
+        recipe = build_recipe(values)
     except InputError as error:
         faults.append(str(error))
     if faults:
@@ -85,8 +85,10 @@ def add_race(tables: Any) -> None:
     table.add_argument("--out", default="models/race", metavar="DIR", help="where the trainings go (default: models/race)")
     add_common(table, "OUT/report.md")
     budget = ("minutes", "max_steps", "threads", "device")
-    others = [name for name, _, _ in leaves(Recipe) if name.partition(".")[0] == "train" and name.partition(".")[2] not in budget]
-    add_settings(table, Recipe, without=[*others, *(name for name, _, _ in leaves(Recipe) if name.startswith("model."))])
+    others = [
+        name for name, _, _ in iter_settings(Recipe) if name.partition(".")[0] == "train" and name.partition(".")[2] not in budget
+    ]
+    add_settings(table, Recipe, without=[*others, *(name for name, _, _ in iter_settings(Recipe) if name.startswith("model."))])
     table.set_defaults(run=run_race)
 
 
@@ -106,7 +108,7 @@ def run_race(options: argparse.Namespace) -> None:
         faults.append(f"--seeds: {options.seeds} is less than 1")
     try:
         recipes = by_kind([merge(read_yaml(path), settings_of(options)) for path in options.recipes])
-        base = build(recipes["transformer"])
+        base = build_recipe(recipes["transformer"])
         if not (base.data.train and base.data.valid):
             faults.append("name pairs to learn from and held-out ones: --train SOURCE TARGET --valid SOURCE TARGET")
     except InputError as error:
@@ -116,7 +118,7 @@ def run_race(options: argparse.Namespace) -> None:
     test = CorpusFiles(*options.test) if options.test else base.data.valid[0]
     plan = Plan(recipes, names, options.seeds, test, Path(options.out))
     for name in names:
-        build(settings_for(plan, name))
+        build_recipe(settings_for(plan, name))
     console, path = Console(options.quiet), report_of(options, Path(options.out))
     print(write_report(plan, race(plan, console), path, options.arguments))
     console.say(f"the report is in {path}")

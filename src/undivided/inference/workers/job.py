@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from undivided.config import WINDOW
+from undivided.config import CHUNK_LINES
 from undivided.core.console import plural
 from undivided.core.errors import InputError
 from undivided.core.files import digest, read_json, write_whole
-from undivided.data.corpus import BYTE_ORDER_MARK, LONGEST_LINE, cut_lines
+from undivided.data.corpus import BYTE_ORDER_MARK, MAX_LINE_BYTES, split_lines
 
 MOST_SHARDS = 10_000
 """A larger file has larger shards: neither the plan nor a folder of shards grows with it."""
@@ -72,7 +72,7 @@ class Job:
         self._check_stamp(which)
         with Path(path).open("rb") as stream:
             stream.seek(start)
-            for number, line in enumerate(islice(cut_lines(stream), shard.lines)):
+            for number, line in enumerate(islice(split_lines(stream), shard.lines)):
                 yield line.removeprefix(BYTE_ORDER_MARK) if start == number == 0 else line
         self._check_stamp(which)
 
@@ -111,7 +111,7 @@ def scan(path: str, text: bool = True) -> Scan:
             ends = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n"))
             if text:
                 _check_text(path, block, ends, lines, offset - line_start)
-            for place in range((-(lines + 1)) % WINDOW, len(ends), WINDOW):
+            for place in range((-(lines + 1)) % CHUNK_LINES, len(ends), CHUNK_LINES):
                 starts.append(offset + int(ends[place]) + 1)
             lines, offset = lines + len(ends), offset + len(block)
             line_start = offset - len(block) + int(ends[-1]) + 1 if len(ends) else line_start
@@ -130,14 +130,14 @@ def _check_text(path: str, block: bytes, ends: np.ndarray, lines: int, carried: 
     if nul >= 0:
         raise InputError(f"{path}, line {lines + 1 + int((ends < nul).sum()):,}: holds a NUL character; is this a text file?")
     edges = np.concatenate([[-1 - carried], ends, [len(block)]])
-    too_long = np.flatnonzero(np.diff(edges) - 1 > LONGEST_LINE)
+    too_long = np.flatnonzero(np.diff(edges) - 1 > MAX_LINE_BYTES)
     if len(too_long):
         raise too_long_line(path, lines + 1 + int(too_long[0]))
 
 
 def too_long_line(path: str, number: int) -> InputError:
     """A line that is not read whole."""
-    return InputError(f"{path}, line {number:,}: longer than {LONGEST_LINE:,} bytes; is this a text file? Break the line up")
+    return InputError(f"{path}, line {number:,}: longer than {MAX_LINE_BYTES:,} bytes; is this a text file? Break the line up")
 
 
 def cut(scans: list[Scan]) -> list[Shard]:
@@ -147,10 +147,10 @@ def cut(scans: list[Scan]) -> list[Shard]:
     step = max(1, -(-windows // MOST_SHARDS))
     shards = []
     for number, window in enumerate(range(0, windows, step)):
-        first = window * WINDOW
+        first = window * CHUNK_LINES
         last = min(window + step, windows)
         ranges = [[scan.starts[window], scan.starts[min(last, len(scan.starts) - 1)]] for scan in scans]
-        shards.append(Shard(number, first, min(last * WINDOW, text.lines) - first, ranges))
+        shards.append(Shard(number, first, min(last * CHUNK_LINES, text.lines) - first, ranges))
     return shards
 
 

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from undivided.config import WINDOW
+from undivided.config import CHUNK_LINES
 from undivided.core import manifest
 from undivided.core.errors import InputError, told
 from undivided.core.files import digest, fresh, write_whole
@@ -55,7 +55,7 @@ class Worker:
         lines = decoded(self.job.lines(shard, 0), self.job.files[0], notes.add, shard.first)
         prefixes = self._prefixes(shard)
         n_best, number = self.job.search.get("n_best", 1), shard.first
-        while window := list(islice(lines, WINDOW)):
+        while window := list(islice(lines, CHUNK_LINES)):
             begins = None if prefixes is None else list(islice(prefixes, len(window)))
             for result in self.translator.stream(window, begins, advance, number, **self.job.search):
                 number += 1

@@ -13,7 +13,7 @@ import numpy as np
 from undivided.config import CorpusFiles, DataConfig
 from undivided.core.console import Console, Progress
 from undivided.core.errors import InputError
-from undivided.data.corpus import Findings, Pair, name_of, read_pairs
+from undivided.data.corpus import CorpusReport, Pair, corpus_name, read_pairs
 from undivided.inference.score import Score, bleu
 from undivided.inference.translator import Translator
 from undivided.look.heads.aligner import Agreement, Link, Links, agreement, aligned, diagonal, pharaoh, words_of
@@ -84,7 +84,7 @@ def report(translator: Translator, files: CorpusFiles, lines: int, console: Cons
     pairs = list(islice(_fitting(translator, files), max(lines, ALIGNER_LINES) if lines else None))
     chosen = pairs[:lines] if lines else pairs
     if not chosen:
-        raise InputError(f"{name_of(files)}: no line can be used")
+        raise InputError(f"{corpus_name(files)}: no line can be used")
     every = _heads(translator, chosen[0])
     if not every:
         raise InputError("this model has no attention, so it has no heads to be named; look at a sentence of it instead")
@@ -109,7 +109,7 @@ def report(translator: Translator, files: CorpusFiles, lines: int, console: Cons
 def _fitting(translator: Translator, files: CorpusFiles) -> Iterator[Pair]:
     """The good pairs that are not longer than those of training."""
     tokenizer = translator.artifact.tokenizer
-    for pair in read_pairs(files, DataConfig(), Findings(name_of(files))):
+    for pair in read_pairs(files, DataConfig(), CorpusReport(corpus_name(files))):
         sides = (tokenizer.source.encode([pair.source])[0], tokenizer.target.encode([pair.target])[0])
         if max(map(len, sides)) <= translator.longest:
             yield pair

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from undivided.config import Recipe, SearchConfig, build
-from undivided.config.settings import Values, as_values, listed, merge
+from undivided.config import Recipe, SearchConfig, build_recipe
+from undivided.config.settings import Values, as_values, list_faults, merge
 from undivided.core.console import Console, plural
 from undivided.core.errors import InputError
 from undivided.core.files import digest
-from undivided.data.subwords import Subwords, Tokenizer, learn, learn_words, vocab_size_for
+from undivided.data.subwords import Subwords, Tokenizer, learn_subwords, learn_words, vocab_size_for
 from undivided.inference.engines.torch import TorchEngine
 from undivided.inference.translator import Translation, Translator
 from undivided.paper.parsing.grafts import grafted
@@ -46,7 +46,7 @@ def open_treebank(folder: Path, first: int, console: Console, grafts: int = 0) -
     found = {part: [folder / (part + end) for end in SUFFIXES if (folder / (part + end)).is_file()] for part in PARTS}
     missing = [f"{folder}: holds no {part}.mrg ({', '.join(SUFFIXES)})" for part in PARTS if not found[part]]
     if missing:
-        raise InputError(listed("the treebank has", missing))
+        raise InputError(list_faults("the treebank has", missing))
     paths = [found[part][0] for part in PARTS]
     dev, test = read_trees(*paths[1:])
     train, faults = read_most_trees(paths[0])
@@ -70,7 +70,7 @@ def teach(values: Values, bank: Treebank, writing: Writing, out: Path, console: 
     facts: Values = {"form": writing.form, "tags": writing.tags, "trees": bank.digests, "sizes": [len(bank.train), len(bank.dev)]}
     if bank.grafts:
         facts["grafts"] = bank.grafts
-    draft = build(values)
+    draft = build_recipe(values)
     settled(out / "parsing.json", {**facts, "tokens": as_values(draft.tokens)}, "a parser")
     tokenizer = prepare_tokenizer(draft, bank, writing, out / "subwords")
     places: Values = {}
@@ -91,7 +91,7 @@ def prepare_tokenizer(recipe: Recipe, bank: Treebank, writing: Writing, home: Pa
     if not home.is_dir():
         sources = [source_text(words(tree)) for tree in bank.train]
         size = recipe.tokens.vocab_size or vocab_size_for(len(sources))
-        source = Subwords(learn(sources, recipe.tokens, size, recipe.train.seed))
+        source = Subwords(learn_subwords(sources, recipe.tokens, size, recipe.train.seed))
         target = Subwords(learn_words(_targets(bank.train, source, writing), recipe.train.seed))
         building = home.with_name(home.name + ".building")
         building.mkdir(parents=True, exist_ok=True)

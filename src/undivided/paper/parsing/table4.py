@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from undivided.config import SearchConfig, build
+from undivided.config import SearchConfig, build_recipe
 from undivided.config.settings import Values
 from undivided.core.console import Console, Progress, plural
 from undivided.core.errors import InputError
@@ -101,7 +101,7 @@ def table4(
 def taught_entry(name: str, values: Values, bank: Treebank, writing: Writing, out: Path, console: Console) -> Entry:
     """Train, parse and score one recipe."""
     model = teach(values, bank, writing, out, console)
-    asked = build(values)
+    asked = build_recipe(values)
     translator = Translator(model, asked.train.device, asked.train.threads, ENGINE)
     # A training that was done before may have begun with other settings of search than are asked for now.
     search = translator.search_config(**{key: getattr(asked.search, key) for key in values.get("search") or {}})

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from undivided.config.settings import listed
+from undivided.config.settings import list_faults
 from undivided.core.errors import InputError
-from undivided.data.corpus import byte_lines
+from undivided.data.corpus import raw_lines
 
 TOP = "TOP"
 """The label above every plain tree, which scoring leaves out."""
@@ -117,7 +117,7 @@ def read_trees(*paths: str | Path) -> list[list[Node]]:
     faults: list[str] = []
     files = [list(_read(Path(path), faults)) for path in paths]
     if faults:
-        raise InputError(listed("the trees have", _first(faults)))
+        raise InputError(list_faults("the trees have", _first(faults)))
     return files
 
 
@@ -126,7 +126,7 @@ def read_most_trees(path: str | Path) -> tuple[list[Node], list[str]]:
     faults: list[str] = []
     trees = list(_read(Path(path), faults))
     if not trees:
-        raise InputError(listed("the trees have", _first(faults)))
+        raise InputError(list_faults("the trees have", _first(faults)))
     return trees, faults
 
 
@@ -149,7 +149,7 @@ def _read(path: Path, faults: list[str]) -> Iterator[Node]:
 def _chunks(path: Path, faults: list[str]) -> Iterator[tuple[int, str]]:
     """The text of each tree with the line it begins in: a tree begins at a line's first column and may go on indented."""
     begun, lines = 0, list[str]()
-    for number, raw in enumerate(byte_lines(path), 1):
+    for number, raw in enumerate(raw_lines(path), 1):
         try:
             line = raw.decode("utf-8")
         except UnicodeDecodeError:

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from undivided.config import CorpusFiles, ModelConfig, build
+from undivided.config import CorpusFiles, ModelConfig, build_recipe
 from undivided.config.model import CONVOLUTIONAL, RECURRENT
-from undivided.config.settings import Values, merge, suggestion
+from undivided.config.settings import Values, merge, suggest
 from undivided.core.console import Console
 from undivided.core.errors import InputError
-from undivided.data.corpus import Findings, corpus_digests, name_of, read_pairs
+from undivided.data.corpus import CorpusReport, corpus_digests, corpus_name, read_pairs
 from undivided.inference.translator import Translator
 from undivided.models import make_model
 from undivided.paper.race.reach import Reach, reach
@@ -91,9 +91,7 @@ def chosen(text: str) -> list[str]:
         return list(ENTRANTS)
     wanted = [part.strip() for part in text.split(",")]
     faults = [
-        f"--models: {name!r} is none of {', '.join(ENTRANTS)}{suggestion(name, ENTRANTS)}"
-        for name in wanted
-        if name not in ENTRANTS
+        f"--models: {name!r} is none of {', '.join(ENTRANTS)}{suggest(name, ENTRANTS)}" for name in wanted if name not in ENTRANTS
     ]
     if faults:
         raise InputError("\n".join(faults))
@@ -136,8 +134,8 @@ def settings_for(plan: Plan, name: str) -> Values:
     values = merge(merge(BUDGET, values), {"train": {**budget, **BUDGET["train"]}})
     if entrant.kind == "transformer":
         return values
-    target = parameters(build(merge(BUDGET, merge(base, {"preset": preset}))).model)
-    return merge(values, {"model": {"d_hidden": matched_width(build(values).model, target)}})
+    target = parameters(build_recipe(merge(BUDGET, merge(base, {"preset": preset}))).model)
+    return merge(values, {"model": {"d_hidden": matched_width(build_recipe(values).model, target)}})
 
 
 def _has(field: dataclasses.Field[Any], kind: str) -> bool:
@@ -174,7 +172,7 @@ def matched_width(config: ModelConfig, target: int) -> int:
 def race(plan: Plan, console: Console) -> dict[str, list[Timed]]:
     """Train and measure every entrant. Stopped, it goes on where it was: each training is a folder, and finished ones are kept."""
     settings = {name: settings_for(plan, name) for name in plan.names}
-    data = build(settings[plan.names[0]]).data
+    data = build_recipe(settings[plan.names[0]]).data
     digests = corpus_digests([*data.train, *data.valid, plan.test])
     settled(plan.out / "race.json", {"corpora": sorted(digests.values())}, "a race")
     found: dict[str, list[Timed]] = {}
@@ -194,7 +192,7 @@ def timed(model: Path, test: CorpusFiles, digests: dict[str, str], console: Cons
     key = fingerprint((model / "manifest.json").read_text(), sorted(digests.values()), "race")
     path = model.parent / f"{model.name}-race-{key}.json"
     if not path.exists():
-        pairs = list(read_pairs(test, translator.artifact.recipe.data, Findings(name_of(test))))
+        pairs = list(read_pairs(test, translator.artifact.recipe.data, CorpusReport(corpus_name(test))))
         sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
         tokens, seconds = _translated(translator, sources[:SPEED_LINES])
         found = {

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 from sacrebleu.metrics import BLEU
 
-from undivided.config import Recipe, build
+from undivided.config import Recipe, build_recipe
 from undivided.config.settings import Values, merge
 from undivided.core.console import Console, Progress, duration, plural
 from undivided.core.errors import InputError
@@ -104,7 +104,7 @@ def _recipe_of(out: Path) -> Path:
 
 def prepare(values: Values, data: Path, out: Path, checksums: Path | None, console: Console) -> tuple[Values, wmt.Prepared]:
     """The text of a recipe's language pair, and the recipe with its files; `undivided train` finds that in `out` too."""
-    draft = build(values)
+    draft = build_recipe(values)
     target = draft.data.target_lang
     if draft.data.source_lang != "en" or target not in wmt.TRAIN:
         known = ", ".join(f"en–{each}" for each in wmt.TRAIN)
@@ -122,7 +122,7 @@ def train_and_score(values: Values, data: Path, out: Path, checksums: Path | Non
     moses()  # what is missing for the scores is missed before the training
     full, text = prepare(values, data, out, checksums, console)
     model = trained(full, console)
-    draft = build(full)
+    draft = build_recipe(full)
     # PyTorch, for 8-bit weights would cost BLEU.
     translator = Translator(model, draft.train.device, draft.train.threads, "torch")
     target = draft.data.target_lang
@@ -200,7 +200,7 @@ def cost_table() -> str:
     ]
     rows = []
     for preset, (hours, steps) in PAPER_TRAINING.items():
-        recipe = build({"preset": preset})
+        recipe = build_recipe({"preset": preset})
         accounted = paper_cost(hours, 8, SUSTAINED["P100"])
         counted = training_cost(recipe.model, 37_000, steps, recipe.batches.tokens, LENGTH)
         published = next(row.cost_de for row in PAPER if row.name == f"Transformer ({preset})")

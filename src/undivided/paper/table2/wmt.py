@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
-from undivided.config.settings import listed
+from undivided.config.settings import list_faults
 from undivided.core.console import Console, Progress
 from undivided.core.errors import InputError
 
@@ -135,7 +135,7 @@ def _archives(data: Path, names: Sequence[str]) -> dict[str, Path]:
     there = {path.name: path for path in sorted(data.rglob("*")) if path.is_file()}
     missing = [f"{data}: {name} is not there" for name in dict.fromkeys(names) if name not in there]
     if missing:
-        raise InputError(listed("the data have", missing))
+        raise InputError(list_faults("the data have", missing))
     return {name: there[name] for name in dict.fromkeys(names)}
 
 
@@ -148,7 +148,7 @@ def _checked(sums: dict[str, dict[str, str]], checksums: Path | None, remedy: st
         if wanted.get(name, sha256) != sha256
     ]
     if faults:
-        raise InputError(listed("the data have", faults))
+        raise InputError(list_faults("the data have", faults))
     checked = {}
     for name in sums["sha256"]:
         if name not in wanted and checksums is not None:

@@ -16,7 +16,7 @@ from undivided.config import CorpusFiles, Recipe
 from undivided.config.settings import Values, merge
 from undivided.core.console import Console, Progress
 from undivided.core.errors import InputError
-from undivided.data.corpus import Findings, corpus_digests, name_of, read_pairs
+from undivided.data.corpus import CorpusReport, corpus_digests, corpus_name, read_pairs
 from undivided.inference.score import bleu_metric
 from undivided.inference.translator import Translator
 from undivided.paper.runs import facts_of, fingerprint, settled, trained
@@ -148,7 +148,7 @@ def measured(model: Path, test: CorpusFiles, digests: dict[str, str], console: C
     path = model.parent / f"{model.name}-{key}.json"
     if not path.exists():
         recipe, facts = translator.artifact.recipe, facts_of(model)
-        pairs = list(read_pairs(test, recipe.data, Findings(name_of(test))))
+        pairs = list(read_pairs(test, recipe.data, CorpusReport(corpus_name(test))))
         sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
         progress = Progress(console, "translated lines", len(sources))
         outputs = [result.text for result in translator.stream(sources, advance=progress.advance, n_best=1, sentences=False)]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from undivided.config import ModelConfig, Recipe
-from undivided.config.settings import Values, listed, suggestion
+from undivided.config.settings import Values, list_faults, suggest
 from undivided.core.errors import InputError
 
 
@@ -147,12 +147,12 @@ def chosen(names: str) -> list[Row]:
         if not group:
             faults.append(f"--rows: no row {name!r}{_near(name)}")
     if faults:
-        raise InputError(listed("the rows have", faults))
+        raise InputError(list_faults("the rows have", faults))
     return [row for name, row in ROWS.items() if name in wanted]
 
 
 def _near(name: str) -> str:
-    near = suggestion(name, [*ROWS, "all"])
+    near = suggest(name, [*ROWS, "all"])
     alike = [row for row in ROWS if row[0] == name[0].upper()]
     return near or f"; did you mean one of {', '.join(alike or ROWS)}?"
 

@@ -14,7 +14,7 @@ from undivided.config import Recipe
 from undivided.core.console import Console
 from undivided.core.random import random_bits
 from undivided.data.batches import Batch, BatchStream, padded
-from undivided.data.images import read_labelled
+from undivided.data.images import read_labelled_images
 from undivided.data.subwords import Tokenizer
 from undivided.inference.classify import Class, Classifier, as_values
 from undivided.inference.score import Score
@@ -92,13 +92,13 @@ class ImageClassTask(ClassTask):
 
     def __init__(self, recipe: Recipe, folder: Path, device: torch.device, console: Console) -> None:
         train, self.valid = (
-            [read_labelled(files.source, files.target, recipe.data.classes) for files in part]
+            [read_labelled_images(files.source, files.target, recipe.data.classes) for files in part]
             for part in (recipe.data.train, recipe.data.valid)
         )
         self.images = as_values(np.concatenate([images for images, _ in train]))
         number = {name: place for place, name in enumerate(recipe.data.classes)}
         labels = [number[name] for _, names in train for name in names]
-        sizes = np.full(len(labels), recipe.places)
+        sizes = np.full(len(labels), recipe.max_sequence)
         examples = Sized([len(names) for _, names in train], [files.weight for files in recipe.data.train], sizes)
         super().__init__(recipe, None, device, examples, labels)
 

@@ -13,7 +13,7 @@ from undivided.config import CorpusFiles, Recipe
 from undivided.core.console import Console
 from undivided.core.ids import BOS, PAD
 from undivided.data.batches import Batch, BatchStream
-from undivided.data.images import read_labelled
+from undivided.data.images import read_labelled_images
 from undivided.inference.classify import as_values
 from undivided.inference.generate import captions
 from undivided.inference.score import Score
@@ -39,16 +39,16 @@ class DrawingTask(RelativeTask[Drawing]):
         self.valid = [self._read(files) for files in recipe.data.valid]
         self.model.codebook.begin_with(self.images[: 4 * recipe.model.codes].to(device))
         counts = [len(images) for images, _ in train]
-        self.examples = Sized(counts, [files.weight for files in recipe.data.train], np.full(sum(counts), recipe.places))
+        self.examples = Sized(counts, [files.weight for files in recipe.data.train], np.full(sum(counts), recipe.max_sequence))
         self.stream = BatchStream(self.examples, recipe.batches, recipe.train.seed)
-        self.epoch_tokens = sum(counts) * recipe.model.places + int((self.texts != PAD).sum())
+        self.epoch_tokens = sum(counts) * recipe.model.n_patches + int((self.texts != PAD).sum())
 
     def _read(self, files: CorpusFiles) -> tuple[Tensor, Tensor]:
-        images, names = read_labelled(files.source, files.target, self.recipe.data.classes)
+        images, names = read_labelled_images(files.source, files.target, self.recipe.data.classes)
         return as_values(images), captions(names, self.subwords, self.recipe.data.max_length)
 
     def __str__(self) -> str:
-        return f"{len(self.images):,} images of {self.recipe.model.places} patches"
+        return f"{len(self.images):,} images of {self.recipe.model.n_patches} patches"
 
     def load(self, shard: np.ndarray) -> Batch:
         """Some images, moved if that is asked for, and their texts."""

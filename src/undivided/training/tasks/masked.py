@@ -15,7 +15,7 @@ from undivided.config import Recipe
 from undivided.core.console import Console
 from undivided.core.ids import BOS, EOS, PAD, UNK
 from undivided.data.batches import Batch, BatchStream, padded
-from undivided.data.corpus import name_of
+from undivided.data.corpus import corpus_name
 from undivided.inference.score import Score
 from undivided.inference.search import uniform
 from undivided.models.encoder_only import EncoderOnly, WordHead
@@ -62,7 +62,7 @@ class MaskedTask(RelativeTask[EncoderOnly]):
     def __init__(self, recipe: Recipe, folder: Path, device: torch.device, console: Console) -> None:
         super().__init__(recipe, prepare_tokenizer(recipe, folder, console), device)
         train, valid = (
-            [fitting(encoded(texts_of(files, recipe), self.subwords), recipe, name_of(files), console) for files in part]
+            [fitting(encoded(texts_of(files, recipe), self.subwords), recipe, corpus_name(files), console) for files in part]
             for part in (recipe.data.train, recipe.data.valid)
         )
         self.rows = [row for rows in train for row in rows]

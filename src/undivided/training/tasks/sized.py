@@ -11,7 +11,7 @@ from undivided.config import CorpusFiles, Recipe
 from undivided.core.console import Console, plural
 from undivided.core.errors import InputError
 from undivided.core.ids import EOS
-from undivided.data.corpus import Findings, name_of, read_pairs, read_texts
+from undivided.data.corpus import CorpusReport, corpus_name, read_pairs, read_texts
 from undivided.data.subwords import Subwords
 from undivided.inference.generate import read_as
 
@@ -75,7 +75,7 @@ def encoded(texts: Iterable[str], subwords: Subwords) -> Iterator[Row]:
 
 def texts_of(files: CorpusFiles, recipe: Recipe) -> Iterator[str]:
     """The good lines of a file of text."""
-    return read_texts(files, recipe.data, Findings(name_of(files)))
+    return read_texts(files, recipe.data, CorpusReport(corpus_name(files)))
 
 
 def blocks(files: CorpusFiles, recipe: Recipe, subwords: Subwords) -> list[Row]:
@@ -103,9 +103,9 @@ def fitting(rows: Iterable[Row], recipe: Recipe, name: str, console: Console) ->
 
 def labelled(files: CorpusFiles, recipe: Recipe, subwords: Subwords, console: Console) -> tuple[list[Row], list[int]]:
     """Texts that fit, and the places of their labels in the list of classes."""
-    pairs = list(read_pairs(files, recipe.data, Findings(name_of(files))))
+    pairs = list(read_pairs(files, recipe.data, CorpusReport(corpus_name(files))))
     rows = list(encoded((pair.source for pair in pairs), subwords))
     number = {name: place for place, name in enumerate(recipe.data.classes)}
     most = recipe.data.max_length - 1
     labels = [number[pair.target] for pair, row in zip(pairs, rows, strict=True) if len(row) <= most]
-    return fitting(rows, recipe, name_of(files), console), labels
+    return fitting(rows, recipe, corpus_name(files), console), labels

@@ -15,7 +15,7 @@ from undivided.config import Recipe
 from undivided.core.console import Console
 from undivided.core.ids import PAD
 from undivided.data.batches import Batch, BatchStream, load_batch
-from undivided.data.corpus import Findings, corpus_digests, name_of, read_pairs
+from undivided.data.corpus import CorpusReport, corpus_digests, corpus_name, read_pairs
 from undivided.data.shortlist import learn_shortlist
 from undivided.data.store import SampledStore
 from undivided.inference.score import bleu, perplexity
@@ -42,7 +42,7 @@ class TranslationTask:
         self.epoch_tokens = self.store.target_tokens
         self.model = self.fresh_model()
         self.digests = {"train": corpus_digests(recipe.data.train), "valid": corpus_digests(recipe.data.valid)}
-        pairs = [p for files in recipe.data.valid for p in read_pairs(files, recipe.data, Findings(name_of(files)))]
+        pairs = [p for files in recipe.data.valid for p in read_pairs(files, recipe.data, CorpusReport(corpus_name(files)))]
         self.valid = [pair.source for pair in pairs], [pair.target for pair in pairs]
 
     def __str__(self) -> str:
