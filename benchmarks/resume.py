@@ -44,7 +44,7 @@ from undivided.core.files import digest
 from undivided.inference.score import Score
 from undivided.training import checkpoint
 from undivided.training.loop import Trainer, train
-from undivided.training.tasks import Measured
+from undivided.training.tasks import Validation
 from undivided.training.tasks.translation import TranslationTask
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -115,7 +115,7 @@ def arrange(kill: Kill | None, rank: int) -> None:
         return step(self, plans)
 
     Trainer._step = stepping  # type: ignore[method-assign]
-    TranslationTask.measure = lambda self: Measured(Score("BLEU", float(now[0] or STEPS), "made up"), {})  # type: ignore[method-assign]
+    TranslationTask.measure = lambda self: Validation(Score("BLEU", float(now[0] or STEPS), "made up"), {})  # type: ignore[method-assign]
     if kill is None or kill.rank != rank or kill.where == "any":
         return
     module, name = {"checkpoint": (checkpoint, "save"), "model": (artifact, "_export")}[kill.where]

@@ -22,7 +22,7 @@ import measure
 from measure import CORES, OURS, PRE_NORM_ONLY, ROOT, Piece, Series, Worker, table
 
 from undivided.core.console import Console
-from undivided.data.batches import Place
+from undivided.data.batches import StreamPosition
 from undivided.training.loop import Trainer
 from undivided.training.plan import model_cost
 from undivided.training.prepare import prepare_recipe
@@ -61,7 +61,7 @@ class Contest:
         measure.export_weights(trainer.model, home / "weights.npz")
         stream = task.stream.plans()
         places = [next(stream)[0] for _ in range(count)]
-        task.stream.place = Place()
+        task.stream.place = StreamPosition()
         rows = [[[row.tolist() for row in task.store.rows(side, place)] for side in (0, 1)] for place in places]
         batches = [{"sources": sources, "targets": targets} for sources, targets in rows]
         (home / "batches.json").write_text(json.dumps(batches))

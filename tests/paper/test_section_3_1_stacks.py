@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from undivided.config import ModelConfig
 from undivided.core.ids import BOS, EOS, PAD
-from undivided.data.batches import make_batch, padded
+from undivided.data.batches import make_batch, pad_rows
 from undivided.models import make_model
 from undivided.nn.layers import Residual
 
@@ -141,5 +141,5 @@ def test_decoder_input_is_the_output_shifted_right():
 
 def test_padding_stands_last_and_is_masked():
     batch = make_batch([[4, EOS], [4, 5, 6, EOS]], [[EOS], [EOS]])
-    assert torch.equal(batch.src, padded([[4, EOS], [4, 5, 6, EOS]]))
+    assert torch.equal(batch.src, pad_rows([[4, EOS], [4, 5, 6, EOS]]))
     assert batch.src_mask.tolist() == [[True, True, False, False], [True, True, True, True]]

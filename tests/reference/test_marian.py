@@ -6,7 +6,7 @@ from torch import nn
 
 from undivided.config import ModelConfig, SearchConfig
 from undivided.core.ids import BOS, EOS, PAD, UNK
-from undivided.data.batches import make_batch, padded
+from undivided.data.batches import make_batch, pad_rows
 from undivided.inference.search import search
 from undivided.models import make_model
 
@@ -103,7 +103,7 @@ def test_the_weights_were_copied_and_not_shared():
 
 def generated(theirs, beam, steps, returned=1):
     """Tokens of each sentence without <s>, </s> and padding, and scores (a beam search's only)."""
-    src = padded(SOURCES)
+    src = pad_rows(SOURCES)
     with torch.no_grad():
         result = theirs.generate(
             input_ids=src, attention_mask=(src != PAD).long(), num_beams=beam, num_return_sequences=returned, do_sample=False,

@@ -21,7 +21,7 @@ from undivided.core.files import digest
 from undivided.inference.score import Score
 from undivided.training import checkpoint
 from undivided.training.loop import Stopped, Trainer, prepare_recipe, train
-from undivided.training.tasks import Measured
+from undivided.training.tasks import Validation
 from undivided.training.tasks.translation import TranslationTask
 
 KILLER = """
@@ -164,7 +164,7 @@ def test_the_best_model_is_remembered_over_a_crash(recipe, tmp_path, monkeypatch
             raise Crash
         return step(self, plans)
 
-    monkeypatch.setattr(TranslationTask, "measure", lambda self: Measured(Score("BLEU", next(quality), "made up"), {}))
+    monkeypatch.setattr(TranslationTask, "measure", lambda self: Validation(Score("BLEU", next(quality), "made up"), {}))
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "_step", crashing)
         with pytest.raises(Crash):

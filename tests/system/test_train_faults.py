@@ -18,7 +18,7 @@ from undivided.training import checkpoint
 from undivided.training.distributed import Group
 from undivided.training.loop import MOST_ROLLBACKS, Trainer, prepare_run, train
 from undivided.training.replay import verify_resume
-from undivided.training.tasks.contract import ShardLoss
+from undivided.training.tasks.contract import BatchLoss
 from undivided.training.tasks.translation import TranslationTask
 
 QUIET = Console(quiet=True, stream=io.StringIO())
@@ -68,7 +68,7 @@ def spoiled(monkeypatch, bad, spoil=lambda loss: loss * math.nan):
 
     def spoiling(self, batch):
         result = loss(self, batch)
-        return ShardLoss(spoil(result.loss), result.likelihood, result.tokens) if now.get("bad") else result
+        return BatchLoss(spoil(result.loss), result.likelihood, result.tokens) if now.get("bad") else result
 
     monkeypatch.setattr(Trainer, "_step", stepping)
     monkeypatch.setattr(TranslationTask, "loss", spoiling)

@@ -53,7 +53,7 @@ class Batch:
         return first, Batch(self.src[half:], self.tgt_in[half:], self.tgt_out[half:])
 
 
-def padded(rows: Sequence[Sequence[int] | np.ndarray]) -> Tensor:
+def pad_rows(rows: Sequence[Sequence[int] | np.ndarray]) -> Tensor:
     """Rows of ids as one tensor, filled with `<pad>` at the end."""
     width = max(len(row) for row in rows)
     table = np.full((len(rows), width), PAD, dtype=np.int64)
@@ -64,12 +64,12 @@ def padded(rows: Sequence[Sequence[int] | np.ndarray]) -> Tensor:
 
 def make_batch(sources: Sequence[Sequence[int] | np.ndarray], targets: Sequence[Sequence[int] | np.ndarray]) -> Batch:
     """A batch from rows of ids, each closed by `</s>`."""
-    tgt_out = padded(targets)
+    tgt_out = pad_rows(targets)
     tgt_in = tgt_out.roll(1, dims=1)
     tgt_in[:, 0] = BOS
     ends = torch.tensor([len(row) for row in targets])
     tgt_in[torch.arange(tgt_in.shape[1]) >= ends[:, None]] = PAD
-    return Batch(padded(sources), tgt_in, tgt_out)
+    return Batch(pad_rows(sources), tgt_in, tgt_out)
 
 
 def shuffled(places: np.ndarray, size: int, *key: int) -> np.ndarray:
@@ -94,7 +94,7 @@ def shuffled(places: np.ndarray, size: int, *key: int) -> np.ndarray:
 
 
 @dataclass
-class Place:
+class StreamPosition:
     """Where in the endless stream of batches training is: it can go on from any of them."""
 
     epoch: int = 0
@@ -125,24 +125,24 @@ class Examples(Protocol):
 class BatchStream:
     """Endless batches of a store. Their order is a function of (seed, epoch) alone."""
 
-    def __init__(self, store: Examples, config: BatchesConfig, seed: int, place: Place | None = None) -> None:
+    def __init__(self, store: Examples, config: BatchesConfig, seed: int, place: StreamPosition | None = None) -> None:
         self.store, self.config, self.seed = store, config, seed
-        self.place = place if place is not None else Place()
+        self.place = place if place is not None else StreamPosition()
         self._sizes = [round(count * weight) for count, weight in zip(store.corpora, store.weights, strict=True)]
         if not sum(self._sizes):
             raise InputError("the weights of the corpora leave no pair to train on")
         self.pools = -(-sum(self._sizes) // config.pool)
 
-    def plans(self) -> Iterator[tuple[np.ndarray, Place]]:
+    def plans(self) -> Iterator[tuple[np.ndarray, StreamPosition]]:
         """From the current place on: the pairs of each batch, and the place after it."""
         while True:
             plans = self.pool_plans(self.place.epoch, self.place.pool)
             while self.place.batch < len(plans):
                 plan = plans[self.place.batch]
-                self.place = Place(self.place.epoch, self.place.pool, self.place.batch + 1)
+                self.place = StreamPosition(self.place.epoch, self.place.pool, self.place.batch + 1)
                 if self.place.batch == len(plans):
                     last_pool = self.place.pool + 1 == self.pools
-                    self.place = Place(self.place.epoch + last_pool, 0 if last_pool else self.place.pool + 1)
+                    self.place = StreamPosition(self.place.epoch + last_pool, 0 if last_pool else self.place.pool + 1)
                     yield plan, self.place
                     break
                 yield plan, self.place

@@ -13,7 +13,7 @@ from torch import Tensor
 from undivided.artifact.folder import RelativeArtifact, open_relative, verb_of
 from undivided.core.errors import InputError
 from undivided.core.ids import BOS, EOS, PAD
-from undivided.data.batches import padded
+from undivided.data.batches import pad_rows
 from undivided.models import EncoderOnly, Vision
 
 BATCH = 64
@@ -79,7 +79,7 @@ class Classifier:
         return [each for at in range(0, len(images), BATCH) for each in self._named(self._see(images[at : at + BATCH]))]
 
     def _read(self, rows: Sequence[Sequence[int]]) -> Tensor:
-        tokens = padded(rows).to(self.device)
+        tokens = pad_rows(rows).to(self.device)
         real = tokens != PAD
         with torch.inference_mode():
             return self.artifact.model(tokens, None if bool(real.all()) else real)

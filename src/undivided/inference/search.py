@@ -13,7 +13,7 @@ from torch import Tensor
 from undivided.config import SearchConfig
 from undivided.core.ids import BOS, EOS, PAD, UNK
 from undivided.core.random import random_bits
-from undivided.data.batches import make_batch, padded
+from undivided.data.batches import make_batch, pad_rows
 from undivided.inference.hypothesis import Hypothesis, length_penalty
 from undivided.models import DecoderState, Seq2Seq
 from undivided.nn.backend import kernels
@@ -97,7 +97,7 @@ def _begun(
     prefixes: Sequence[Sequence[int]] | None,
 ) -> tuple[DecoderState, Tensor, Tensor]:
     """The state before the first step, the length limits `B` and what is forced `B P`."""
-    src = padded(sources).to(device)
+    src = pad_rows(sources).to(device)
     src_mask = None if bool((src != PAD).all()) else src != PAD
     limits = torch.tensor([len(row) - 1 + config.max_extra for row in sources], device=device)
     state = model.start(model.encode(src, src_mask))

@@ -24,7 +24,7 @@ from undivided.core import manifest
 from undivided.core.console import Console, plural
 from undivided.core.errors import InputError
 from undivided.core.files import read_json, sync
-from undivided.training.distributed import Group, own_rows
+from undivided.training.distributed import Group, local_rows
 
 PART_OF = re.compile(r"-\d{5}-of-\d{5}$")
 """What follows the name of a part in a file that holds some of its rows."""
@@ -64,20 +64,20 @@ def write_together(folder: Path, step: int, checkpoint: Checkpoint, group: Group
     number of processes can read it: `model-00001-of-00004.safetensors`.
     """
     final = path_of(folder, step)
-    if group.told(group.leads and _is_there(final))[0]:
+    if group.broadcast_values(group.is_main and _is_there(final))[0]:
         return final
     building = folder / f"{final.name}.building"
-    if group.leads:
+    if group.is_main:
         _begin(folder, final, "", checkpoint)
     group.wait()
     for name, tensors in checkpoint.tensors.items():
         # The state of generators is no tensor whose rows mean anything, and the same in all processes.
-        if name != "random" or group.leads:
+        if name != "random" or group.is_main:
             mark = "" if name == "random" else f"-{group.rank + 1:05d}-of-{group.size:05d}"
             write_tensors(building / f"{name}{mark}.safetensors", tensors)
             sync(building / f"{name}{mark}.safetensors")
     group.wait()
-    if group.leads:
+    if group.is_main:
         _complete(building, final, checkpoint)
     group.wait()
     return final
@@ -217,7 +217,7 @@ def average_weights(checkpoints: list[Path]) -> dict[str, Tensor]:
 
 def fill_model(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Give a model back its weights; one that is cut over processes, its own rows."""
-    held = {name: own_rows(parameter.detach()) for name, parameter in model.named_parameters()}
+    held = {name: local_rows(parameter.detach()) for name, parameter in model.named_parameters()}
     check_fit(shapes_of(held), shapes_of(tensors), "checkpoint")
     for name, rows in held.items():
         rows.copy_(tensors[name])

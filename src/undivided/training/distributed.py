@@ -33,11 +33,11 @@ class Group:
     device: torch.device = torch.device("cpu")
 
     @property
-    def leads(self) -> bool:
+    def is_main(self) -> bool:
         """Whether this is the one process that logs, validates and saves."""
         return self.rank == 0
 
-    def add_up(self, tensors: Sequence[Tensor]) -> None:
+    def all_reduce_sum(self, tensors: Sequence[Tensor]) -> None:
         """In place, the sums over all processes, of like tensors in each."""
         if self.size == 1:
             return
@@ -47,11 +47,11 @@ class Group:
             for tensor, part in zip(bucket, flat.split([tensor.numel() for tensor in bucket]), strict=True):
                 tensor.copy_(part.view_as(tensor))
 
-    def sums(self, *numbers: float) -> list[float]:
+    def sum_values(self, *numbers: float) -> list[float]:
         """Of each number the sum over all processes."""
         return self._agree("SUM", numbers)
 
-    def least(self, *numbers: float) -> list[float]:
+    def min_values(self, *numbers: float) -> list[float]:
         """Of each number the smallest in any process."""
         return self._agree("MIN", numbers)
 
@@ -62,11 +62,11 @@ class Group:
         dist.all_reduce(tensor, getattr(dist.ReduceOp, how))
         return tensor.tolist()
 
-    def told(self, *numbers: float) -> list[float]:
+    def broadcast_values(self, *numbers: float) -> list[float]:
         """The numbers of the process that leads."""
-        return self.sums(*(number if self.leads else 0.0 for number in numbers))
+        return self.sum_values(*(number if self.is_main else 0.0 for number in numbers))
 
-    def share(self, tensors: Sequence[Tensor]) -> None:
+    def broadcast(self, tensors: Sequence[Tensor]) -> None:
         """In place, the tensors of the process that leads."""
         if self.size > 1:
             for tensor in tensors:
@@ -74,7 +74,7 @@ class Group:
 
     def wait(self) -> None:
         """Until all processes are here."""
-        self.sums(0.0)
+        self.sum_values(0.0)
 
     def leave(self) -> None:
         """When all are here, take leave of them: torchrun takes the first that goes for one that died.
@@ -99,13 +99,13 @@ def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
 
 
 @contextmanager
-def joined(device: str) -> Iterator[Group]:
+def join_processes(device: str) -> Iterator[Group]:
     """The processes that torchrun has started, this one among them; alone if it has not."""
-    size = _whole_number("WORLD_SIZE", 1)
+    size = _env_int("WORLD_SIZE", 1)
     if size == 1:
         yield Group(device=choose_device(device))
         return
-    rank, local, home = _whole_number("RANK"), _whole_number("LOCAL_RANK"), _local_device(device)
+    rank, local, home = _env_int("RANK"), _env_int("LOCAL_RANK"), _local_device(device)
     if home.type == "cuda":
         home = torch.device("cuda", local)
         torch.cuda.set_device(home)
@@ -143,12 +143,12 @@ def _local_device(name: str) -> torch.device:
 def _store(rank: int, size: int) -> dist.Store:
     """Where processes find each other. One that torchrun keeps outlives a restart, so each attempt has names of its own."""
     served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    host, port = os.environ.get("MASTER_ADDR", "localhost"), _whole_number("MASTER_PORT")
+    host, port = os.environ.get("MASTER_ADDR", "localhost"), _env_int("MASTER_PORT")
     store = dist.TCPStore(host, port, size, is_master=rank == 0 and not served, timeout=timedelta(minutes=5))
     return dist.PrefixStore(f"undivided-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
 
-def _whole_number(name: str, default: int | None = None) -> int:
+def _env_int(name: str, default: int | None = None) -> int:
     text = os.environ.get(name, "" if default is None else str(default))
     if not text.isdigit():
         raise InputError(f"the environment variable {name} is {text!r}; start several processes with torchrun, one without it")
@@ -160,17 +160,17 @@ def _is_loss_of_another(error: RuntimeError) -> bool:
     return isinstance(error, dist.DistError) or any(word in str(error) for word in words)
 
 
-def own_rows(tensor: Tensor) -> Tensor:
+def local_rows(tensor: Tensor) -> Tensor:
     """Of a tensor whose rows are cut over processes (a DTensor), those of this one; all of any other tensor."""
     return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
-def whole(tensor: Tensor) -> Tensor:
+def full_tensor(tensor: Tensor) -> Tensor:
     """All rows of a tensor, gathered from all processes, which must all ask for it."""
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
-def as_part_of(rows: Tensor, parameter: Tensor) -> Tensor:
+def shard_like(rows: Tensor, parameter: Tensor) -> Tensor:
     """Own rows as a tensor that is cut like a parameter."""
     if not hasattr(parameter, "device_mesh") or not rows.dim():
         return rows

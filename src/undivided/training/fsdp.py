@@ -15,8 +15,8 @@ from undivided.core.errors import InputError, UndividedError
 from undivided.data.batches import Batch
 from undivided.nn.device import Crew
 from undivided.training.distributed import Group
-from undivided.training.gradients import Part, Workers, is_out_of_memory
-from undivided.training.tasks import ShardLoss, Task
+from undivided.training.gradients import GradientSum, GradientWorkers, is_out_of_memory
+from undivided.training.tasks import BatchLoss, Task
 
 
 class _LossOf(nn.Module):
@@ -26,14 +26,14 @@ class _LossOf(nn.Module):
         super().__init__()
         self.task, self.model = task, task.model
 
-    def forward(self, batch: Batch) -> ShardLoss:
+    def forward(self, batch: Batch) -> BatchLoss:
         return self.task.loss(batch)
 
 
-class ShardedWorkers(Workers):
+class FsdpWorkers(GradientWorkers):
     """Processes that hold a part of the weights each, and gather the others layer by layer where they are needed.
 
-    Differs from `Workers`: a process computes with one worker, and a batch for which memory does not suffice ends the run,
+    Differs from `GradientWorkers`: a process computes with one worker, and a batch that does not fit into memory ends the run,
     because the others wait in the middle of it.
     """
 
@@ -48,9 +48,9 @@ class ShardedWorkers(Workers):
         self.loss = _LossOf(task)
         self.root = fully_shard(self.loss, mesh=mesh)
 
-    def gradient(self, step: int, batches: Sequence[np.ndarray], fits: int) -> Part:
+    def gradient(self, step: int, batches: Sequence[np.ndarray], fits: int) -> GradientSum:
         """The same as of workers that each hold everything; processes meet for the gradients once a step, after the last part."""
-        parts = list(enumerate(self.deal(batches)))
+        parts = list(enumerate(self.split_micro_batches(batches)))
         own, turns = parts[self.group.rank :: self.group.size], -(-len(parts) // self.group.size)
         loss = likelihood = tokens = 0.0
         for turn in range(turns):
@@ -59,11 +59,11 @@ class ShardedWorkers(Workers):
             counts = turn < len(own)
             part = self._backward(step, *(own[turn] if counts else parts[0]), counts)
             loss, likelihood, tokens = loss + part[0], likelihood + part[1], tokens + part[2]
-        loss, likelihood, tokens = self.group.sums(loss, likelihood, tokens)
+        loss, likelihood, tokens = self.group.sum_values(loss, likelihood, tokens)
         gradients = [parameter.grad for parameter in self.task.model.parameters() if parameter.grad is not None]
         # The mean over processes is what FSDP2 gives, the sum is what we want.
         torch._foreach_mul_(gradients, self.group.size * self.recipe.batches.tokens / tokens)
-        return Part(gradients, loss, likelihood, int(tokens), fits)
+        return GradientSum(gradients, loss, likelihood, int(tokens), fits)
 
     def _backward(self, step: int, number: int, shard: np.ndarray, counts: bool) -> tuple[float, float, int]:
         key = (self.recipe.train.seed, step, number)
@@ -79,9 +79,9 @@ class ShardedWorkers(Workers):
             ) from None
         return (float(loss.detach()), float(likelihood), tokens) if counts else (0.0, 0.0, 0)
 
-    def rehearse(self, fits: int) -> int:
+    def probe_memory(self, fits: int) -> int:
         """Try the batch that asks for the most memory; its gradient is thrown away."""
-        super().rehearse(fits)
+        super().probe_memory(fits)
         self.task.model.zero_grad(set_to_none=True)
         return fits
 

@@ -22,7 +22,7 @@ from undivided.training.distributed import Group
 from undivided.training.tasks import Task
 
 
-class Part(NamedTuple):
+class GradientSum(NamedTuple):
     """What one part of a step gives: sums over its target tokens."""
 
     gradients: list[Tensor]
@@ -32,59 +32,61 @@ class Part(NamedTuple):
     fits: int
     """The largest batch that memory suffices for, as far as it is known; 0 is any."""
 
-    def plus(self, other: Part) -> Part:
+    def plus(self, other: GradientSum) -> GradientSum:
         """Both; the gradients are added in place."""
         torch._foreach_add_(self.gradients, other.gradients)
         fits = min(self.fits or other.fits, other.fits or self.fits)
-        return Part(self.gradients, self.loss + other.loss, self.likelihood + other.likelihood, self.tokens + other.tokens, fits)
+        return GradientSum(
+            self.gradients, self.loss + other.loss, self.likelihood + other.likelihood, self.tokens + other.tokens, fits
+        )
 
 
-class Workers:
+class GradientWorkers:
     """The threads of this process, beside other processes. A step is the same whoever computes which part of it."""
 
     def __init__(self, recipe: Recipe, task: Task, group: Group) -> None:
         self.recipe, self.task, self.group, self.device = recipe, task, group, group.device
         self.precision = choose_precision(recipe.train.precision, self.device)
         # What does not pay in one process is done in none: a step is the same whoever computes it.
-        if recipe.train.precision == "auto" and not all(group.least(float(self.precision is torch.bfloat16))):
+        if recipe.train.precision == "auto" and not all(group.min_values(float(self.precision is torch.bfloat16))):
             self.precision = torch.float32
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision is torch.float16)
         self.crew = Crew(torch.get_num_threads() if self.device.type == "cpu" else 1)
 
-    def deal(self, batches: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def split_micro_batches(self, batches: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The pairs of each batch dealt out: the same parts for any number of threads and processes."""
         parts = self.recipe.batches.parts or self.crew.size
         return [batch[part::parts] for batch in batches for part in range(min(parts, len(batch)))]
 
-    def gradient(self, step: int, batches: Sequence[np.ndarray], fits: int) -> Part:
+    def gradient(self, step: int, batches: Sequence[np.ndarray], fits: int) -> GradientSum:
         """Of all batches of a step, over all processes: sums, but the gradients are those of the mean over target tokens."""
-        own = list(enumerate(self.deal(batches)))[self.group.rank :: self.group.size]
+        own = list(enumerate(self.split_micro_batches(batches)))[self.group.rank :: self.group.size]
         parts = self.crew.map(lambda numbered: self._part(step, fits, *numbered), own)
         with one_thread():
             return self._joined(self._add(parts))
 
-    def _joined(self, total: Part) -> Part:
+    def _joined(self, total: GradientSum) -> GradientSum:
         """With what other processes have computed."""
-        self.group.add_up(total.gradients)
-        loss, likelihood, tokens = self.group.sums(total.loss, total.likelihood, total.tokens)
+        self.group.all_reduce_sum(total.gradients)
+        loss, likelihood, tokens = self.group.sum_values(total.loss, total.likelihood, total.tokens)
         # A limit that one process met holds for all: whoever computes a part, it is cut in the same way.
-        (limit,) = self.group.least(total.fits or math.inf)
+        (limit,) = self.group.min_values(total.fits or math.inf)
         torch._foreach_mul_(total.gradients, self.recipe.batches.tokens / tokens)
-        return Part(total.gradients, loss, likelihood, int(tokens), 0 if math.isinf(limit) else int(limit))
+        return GradientSum(total.gradients, loss, likelihood, int(tokens), 0 if math.isinf(limit) else int(limit))
 
-    def _add(self, parts: Sequence[Part]) -> Part:
+    def _add(self, parts: Sequence[GradientSum]) -> GradientSum:
         if not parts:
-            return Part([torch.zeros_like(parameter) for parameter in self.task.model.parameters()], 0.0, 0.0, 0, 0)
+            return GradientSum([torch.zeros_like(parameter) for parameter in self.task.model.parameters()], 0.0, 0.0, 0, 0)
         total = parts[0]
         for part in parts[1:]:
             total = total.plus(part)
         return total
 
-    def _part(self, step: int, fits: int, number: int, shard: np.ndarray) -> Part:
+    def _part(self, step: int, fits: int, number: int, shard: np.ndarray) -> GradientSum:
         key = (self.recipe.train.seed, step, number)
         return self._within_memory(self.task.load(shard), key, fits)
 
-    def _within_memory(self, batch: Batch, key: tuple[int, ...], fits: int) -> Part:
+    def _within_memory(self, batch: Batch, key: tuple[int, ...], fits: int) -> GradientSum:
         """A batch as a whole or, where memory does not suffice, in halves: their gradients add up to the same.
 
         Only dropout draws its masks anew for a half.
@@ -108,14 +110,14 @@ class Workers:
         first, second = (self._within_memory(half, (*key, number), fits) for number, half in enumerate(batch.split()))
         return first.plus(second)
 
-    def _whole(self, batch: Batch, key: tuple[int, ...], fits: int) -> Part:
+    def _whole(self, batch: Batch, key: tuple[int, ...], fits: int) -> GradientSum:
         """The loss of a batch as a sum over its tokens, and its gradients over the token budget. [paper 3.1, 5.4]"""
         with self.half(), self.seeded(key):
             loss, likelihood, tokens = self.task.loss(batch)
         # Over the budget, not yet over the tokens of the step: float16 gradients of a bare sum would overflow.
         scaled = self.scaler.scale(loss / self.recipe.batches.tokens)
         gradients = torch.autograd.grad(scaled, list(self.task.model.parameters()))
-        return Part(list(gradients), float(loss.detach()), float(likelihood), tokens, fits)
+        return GradientSum(list(gradients), float(loss.detach()), float(likelihood), tokens, fits)
 
     def half(self) -> AbstractContextManager[object]:
         """Within, products are in half precision if that is asked for."""
@@ -134,7 +136,7 @@ class Workers:
             torch.manual_seed(seed % (1 << 63))
             yield
 
-    def rehearse(self, fits: int) -> int:
+    def probe_memory(self, fits: int) -> int:
         """What memory suffices for, found by the batch that asks for the most; its gradient is thrown away."""
         # The averages that Adam will keep, which the first step has not made yet.
         ballast = [torch.empty_like(parameter) for parameter in self.task.model.parameters() for _ in range(2)]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from undivided.core.errors import InputError
-from undivided.data.batches import Place
+from undivided.data.batches import StreamPosition
 
 
 @dataclass
@@ -51,7 +51,7 @@ class RunState:
     """The counters of a run. All but the seconds are the same however often it was stopped."""
 
     step: int = 0
-    place: Place = field(default_factory=Place)
+    place: StreamPosition = field(default_factory=StreamPosition)
     seconds: float = 0.0
     target_tokens: int = 0
     best: float = -1.0
@@ -77,7 +77,7 @@ class RunState:
     def from_values(cls, values: Mapping[str, Any]) -> RunState:
         """The state that a checkpoint holds; TypeError where it holds another."""
         state = cls(**values)
-        return dataclasses.replace(state, place=Place(**values["place"]), meter=Meter(**values.get("meter", {})))
+        return dataclasses.replace(state, place=StreamPosition(**values["place"]), meter=Meter(**values.get("meter", {})))
 
 
 class Log:

@@ -22,17 +22,17 @@ from undivided.config import Recipe, build_recipe
 from undivided.config.settings import Values
 from undivided.core.console import Console, duration, plural
 from undivided.core.errors import UndividedError
-from undivided.data.batches import Place
+from undivided.data.batches import StreamPosition
 from undivided.nn.backend import kernels
 from undivided.nn.backend.products import choose_precision
 from undivided.nn.device import one_thread, use_threads
 from undivided.training import checkpoint
-from undivided.training.distributed import Group, joined, own_rows, whole
+from undivided.training.distributed import Group, full_tensor, join_processes, local_rows
 from undivided.training.journal import Log, Meter
 from undivided.training.prepare import Plan, device_of, prepare_recipe
 from undivided.training.run import Run
 from undivided.training.schedule import learning_rate
-from undivided.training.tasks import Measured, make_task
+from undivided.training.tasks import Validation, make_task
 
 MOST_ROLLBACKS = 8
 """Then the rate is 1/256 of what it was: it is not the rate."""
@@ -53,21 +53,21 @@ class Stopped(UndividedError):
 def train(values: Values, console: Console | None = None) -> Path:
     """Learn a model from what a recipe says, or go on where `train.out` was left. The model folder."""
     console = console or Console()
-    with joined(device_of(values)) as group, ExitStack() as until_the_end:
-        if not group.leads:
+    with join_processes(device_of(values)) as group, ExitStack() as until_the_end:
+        if not group.is_main:
             # One process speaks; the others find what it has prepared.
             console = Console(quiet=True, stream=io.StringIO())
             group.wait()
         plan = prepare_run(values, console, group)
         if plan.record is None:
             console.say(f"{plan.folder.parent}: going on with the training that was begun there")
-        if group.leads:
+        if group.is_main:
             until_the_end.enter_context(plan.begun())
             if group.size > 1:
                 make_task(plan.recipe, plan.folder, torch.device("cpu"), console)
             group.wait()
         trainer = Trainer(plan.recipe, plan.folder.parent, console, group)
-        if group.told(plan.record is None)[0]:
+        if group.broadcast_values(plan.record is None)[0]:
             trainer.resume()
         with trainer.stop_on_signals():
             trainer.run()
@@ -88,7 +88,7 @@ class Trainer(Run):
 
     def __init__(self, recipe: Recipe, out: Path, console: Console, group: Group | None = None) -> None:
         super().__init__(recipe, out, console, group)
-        self.log = Log(self.folder if self.group.leads else None, self.config.tensorboard)
+        self.log = Log(self.folder if self.group.is_main else None, self.config.tensorboard)
         self._asked_to_stop = self._stop_signal = 0
         self._beginning: checkpoint.Checkpoint | None = None
         where = str(self.device) if self.group.size == 1 else f"{self.group.size} × {self.device.type}"
@@ -123,16 +123,16 @@ class Trainer(Run):
             if self._stop_signal:
                 self._stop()
         with self.averaged() as model:
-            if self.group.leads:
+            if self.group.is_main:
                 self._finish(model)
         self.group.wait()
 
-    def advance(self, plans: Iterator[tuple[np.ndarray, Place]]) -> None:
+    def advance(self, plans: Iterator[tuple[np.ndarray, StreamPosition]]) -> None:
         """Take a step and count it."""
         began = time.monotonic()
         loss, likelihood, tokens = self._step(plans)
         # All processes go by one clock, and stop after the same step.
-        spent, stop = self.group.least(time.monotonic() - began, -self._asked_to_stop)
+        spent, stop = self.group.min_values(time.monotonic() - began, -self._asked_to_stop)
         self._stop_signal = -int(stop)
         self.state.seconds += spent
         if math.isfinite(loss):
@@ -146,7 +146,7 @@ class Trainer(Run):
     def _rehearse(self) -> None:
         """Try the batch that asks for the most memory before any step, and remember where a run without checkpoint began."""
         before = self.state.fits
-        self.state.fits = self.workers.rehearse(before)
+        self.state.fits = self.workers.probe_memory(before)
         self._say_fits(before)
         if not self.state.step:
             held = self.snapshot()
@@ -169,7 +169,7 @@ class Trainer(Run):
             or bool(config.patience and state.since_best >= config.patience)
         )
 
-    def _step(self, plans: Iterator[tuple[np.ndarray, Place]]) -> tuple[float, float, int]:
+    def _step(self, plans: Iterator[tuple[np.ndarray, StreamPosition]]) -> tuple[float, float, int]:
         """One update: sums of loss and negative log-likelihood, and the target tokens they are over."""
         self.state.step += 1
         batches = []
@@ -193,7 +193,7 @@ class Trainer(Run):
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.scaler.unscale_(self.optimizer)
-        norm = whole(nn.utils.clip_grad_norm_(self.parameters, self.config.clip or math.inf))
+        norm = full_tensor(nn.utils.clip_grad_norm_(self.parameters, self.config.clip or math.inf))
         if bool(norm.isfinite()) and math.isfinite(loss):
             self.scaler.step(self.optimizer)
             self.state.skipped = 0
@@ -207,7 +207,7 @@ class Trainer(Run):
         if self.ema:
             # At first it is the mean of few weights, or the random ones of the beginning would stay in it for long.
             share = max(1 - self.config.ema, 10 / (10 + self.state.step))
-            torch._foreach_lerp_(self.ema, [own_rows(p.detach()) for p in self.parameters], share)
+            torch._foreach_lerp_(self.ema, [local_rows(p.detach()) for p in self.parameters], share)
 
     def _roll_back(self) -> None:
         """Go back to the last whole checkpoint, or to the beginning, with half the rate."""
@@ -264,10 +264,10 @@ class Trainer(Run):
     def _validate(self) -> None:
         """Measure on held-out data, in one process; all remember the best."""
         with self.averaged():
-            if self.group.leads:
+            if self.group.is_main:
                 self._measure()
         state = self.state
-        state.best, best_step, since_best = self.group.told(state.best, state.best_step, state.since_best)
+        state.best, best_step, since_best = self.group.broadcast_values(state.best, state.best_step, state.since_best)
         state.best_step, state.since_best = int(best_step), int(since_best)
 
     def _measure(self) -> None:
@@ -346,7 +346,7 @@ class Trainer(Run):
             self.console.say(f"kept the checkpoint with validation {measured.quality.name} {self.state.best:.2f}, which is better")
         self.console.say(f"the model is in {self.out}; use it with: {usage(self.recipe, str(self.out))}")
 
-    def _export(self, measured: Measured | None, kind: str) -> None:
+    def _export(self, measured: Validation | None, kind: str) -> None:
         """Write the model folder with what was measured."""
         state, scores = self.state, {}
         if measured is not None:

@@ -17,20 +17,20 @@ from undivided.core.console import Console
 from undivided.core.errors import InputError
 from undivided.nn.device import choose_device
 from undivided.training import checkpoint
-from undivided.training.distributed import Group, as_part_of, own_rows, whole
-from undivided.training.gradients import Workers
+from undivided.training.distributed import Group, full_tensor, local_rows, shard_like
+from undivided.training.gradients import GradientWorkers
 from undivided.training.journal import RunState
 from undivided.training.schedule import make_optimizer
 from undivided.training.tasks import Task, make_task
 
 
-def make_workers(recipe: Recipe, task: Task, group: Group) -> Workers:
+def make_workers(recipe: Recipe, task: Task, group: Group) -> GradientWorkers:
     """What computes gradients: with the whole model in each process or, where asked, a part of it."""
     if not recipe.train.shard or group.size == 1:
-        return Workers(recipe, task, group)
-    from undivided.training.fsdp import ShardedWorkers
+        return GradientWorkers(recipe, task, group)
+    from undivided.training.fsdp import FsdpWorkers
 
-    return ShardedWorkers(recipe, task, group)
+    return FsdpWorkers(recipe, task, group)
 
 
 class Run:
@@ -44,14 +44,14 @@ class Run:
         torch.manual_seed(self.config.seed)
         self.task = make_task(recipe, self.folder, self.device, console)
         self.model = self.task.model
-        self.group.share([parameter.detach() for parameter in self.model.parameters()])
+        self.group.broadcast([parameter.detach() for parameter in self.model.parameters()])
         self.names = [name for name, _ in self.model.named_parameters()]
         self.shared = self.config.shard and self.group.size > 1
         self.workers = make_workers(recipe, self.task, self.group)
         self.parameters = list(self.model.parameters())
         self.optimizer = make_optimizer(self.model, self.config)
         self.scaler = self.workers.scaler
-        self.ema = [own_rows(p.detach()).clone() for p in self.parameters] if self.config.ema else []
+        self.ema = [local_rows(p.detach()).clone() for p in self.parameters] if self.config.ema else []
         self.state = RunState()
 
     def size(self) -> int:
@@ -60,8 +60,8 @@ class Run:
 
     def is_sound(self) -> bool:
         """Whether all weights are finite: others are never saved."""
-        sound = all(bool(own_rows(parameter.detach()).isfinite().all()) for parameter in self.parameters)
-        return bool(self.group.least(sound)[0])
+        sound = all(bool(local_rows(parameter.detach()).isfinite().all()) for parameter in self.parameters)
+        return bool(self.group.min_values(sound)[0])
 
     @contextmanager
     def averaged(self) -> Iterator[nn.Module]:
@@ -82,12 +82,12 @@ class Run:
         with torch.random.fork_rng(devices=[]):
             model = self.task.fresh_model()
         parts = (
-            [as_part_of(rows, own) for rows, own in zip(self.ema, self.parameters, strict=True)] if self.ema else self.parameters
+            [shard_like(rows, own) for rows, own in zip(self.ema, self.parameters, strict=True)] if self.ema else self.parameters
         )
         with torch.no_grad():
             for part, parameter in zip(parts, model.parameters(), strict=True):
-                full = whole(part)
-                if self.group.leads:
+                full = full_tensor(part)
+                if self.group.is_main:
                     parameter.copy_(full)
         return model
 
@@ -95,8 +95,8 @@ class Run:
         """Everything that it takes to go on from here. The tensors are those of the run, not copies."""
         optimizer = checkpoint.optimizer_tensors(self.optimizer, self.names)
         tensors = {
-            "model": {name: own_rows(tensor) for name, tensor in weights(self.model).items()},
-            "optimizer": {name: own_rows(tensor) for name, tensor in optimizer.items()},
+            "model": {name: local_rows(tensor) for name, tensor in weights(self.model).items()},
+            "optimizer": {name: local_rows(tensor) for name, tensor in optimizer.items()},
             "random": checkpoint.random_tensors(),
         }
         if self.ema:
@@ -108,9 +108,9 @@ class Run:
         folder = self.folder / "checkpoints"
         if self.shared:
             checkpoint.write_together(folder, self.state.step, self.snapshot(), self.group)
-        elif self.group.leads:
+        elif self.group.is_main:
             checkpoint.write(folder, self.state.step, self.snapshot())
-        if self.group.leads:
+        if self.group.is_main:
             best = self.state.best_step if self.config.keep_best else 0
             keep = max(self.config.keep_last, self.config.average)
             checkpoint.prune(folder, keep, self.console, best, self.config.save_every)
@@ -119,8 +119,8 @@ class Run:
         """The newest whole checkpoint, the same in all processes: one looks for it."""
         folder = self.folder / "checkpoints"
         rows = self.group if self.shared else None
-        found = checkpoint.newest(folder, self.console, rows) if self.group.leads else None
-        (step,) = self.group.told(-1 if found is None else found.state["step"])
+        found = checkpoint.newest(folder, self.console, rows) if self.group.is_main else None
+        (step,) = self.group.broadcast_values(-1 if found is None else found.state["step"])
         return checkpoint.read(checkpoint.path_of(folder, int(step)), rows) if found is None and step >= 0 else found
 
     def restore(self, found: checkpoint.Checkpoint) -> None:
@@ -128,7 +128,7 @@ class Run:
         checkpoint.fill_model(self.model, found.tensors["model"])
         own = dict(self.model.named_parameters())
         fitted = found.tensors["optimizer"]
-        checkpoint.fill_optimizer(self.optimizer, self.names, fitted, lambda name, rows: as_part_of(rows, own[name]))
+        checkpoint.fill_optimizer(self.optimizer, self.names, fitted, lambda name, rows: shard_like(rows, own[name]))
         checkpoint.fill_random(found.tensors["random"])
         if self.ema:
             self.ema = [found.tensors["ema"][name].clone().to(self.device) for name in self.names]

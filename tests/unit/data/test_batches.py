@@ -12,7 +12,7 @@ from undivided.core.errors import InputError
 from undivided.core.ids import BOS, EOS, PAD
 from undivided.core.random import random_bits
 from undivided.data import store as store_room
-from undivided.data.batches import BatchStream, Place, budget_bounds, load_batch, make_batch, shuffled
+from undivided.data.batches import BatchStream, StreamPosition, budget_bounds, load_batch, make_batch, shuffled
 from undivided.data.store import SampledStore, open_store, store_key
 from undivided.data.subwords import Tokenizer
 
@@ -261,4 +261,4 @@ def test_ids_take_two_bytes_or_four(tmp_path, tokenizer, monkeypatch):
 
 
 def test_place_is_plain_data():
-    assert Place(**json.loads(json.dumps(vars(Place(3, 2, 1))))) == Place(3, 2, 1)
+    assert StreamPosition(**json.loads(json.dumps(vars(StreamPosition(3, 2, 1))))) == StreamPosition(3, 2, 1)

@@ -25,7 +25,7 @@ from undivided.training.checkpoint import average
 from undivided.training.loop import train
 from undivided.training.tasks.classes import moved
 from undivided.training.tasks.masked import MASK, hide
-from undivided.training.tasks.sized import blocks, encoded, texts_of
+from undivided.training.tasks.rows import blocks, encoded, texts_of
 
 SMALL = {"d_model": 16, "d_ff": 32, "n_heads": 2, "dropout": 0.0}
 STEPS = {"max_steps": 30, "schedule": "cosine", "warmup_steps": 5, "rate": 0.01, "threads": 1, "average": 1, "save_every": 30}

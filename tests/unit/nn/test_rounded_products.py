@@ -28,7 +28,7 @@ from undivided.nn.backend.products import (
 from undivided.nn.layers import FeedForward
 from undivided.nn.loss import consistent_loss, smoothed_loss
 from undivided.training.distributed import Group
-from undivided.training.gradients import Workers
+from undivided.training.gradients import GradientWorkers
 
 CPU = torch.device("cpu")
 
@@ -210,11 +210,11 @@ def test_the_trial_itself_tells_a_ratio(tmp_path, monkeypatch):
 ])  # fmt: skip
 def test_what_does_not_pay_in_one_process_is_done_in_none(monkeypatch, setting, least, chosen):
     class Others(Group):
-        def least(self, *numbers):
+        def min_values(self, *numbers):
             return [min(each, least) for each in numbers]
 
     monkeypatch.setattr(products, "rounding_pays", lambda: True)
-    assert Workers(build_recipe({"train": {"precision": setting}}), None, Others(device=CPU)).precision is chosen
+    assert GradientWorkers(build_recipe({"train": {"precision": setting}}), None, Others(device=CPU)).precision is chosen
 
 
 def test_what_a_device_cannot_do_is_said_before_anything_is_written(tmp_path, run):

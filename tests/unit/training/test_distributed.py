@@ -5,24 +5,24 @@ import torch
 
 from undivided.config import BatchesConfig, Recipe
 from undivided.core.errors import InputError
-from undivided.training.distributed import BUCKET, Group, _buckets, as_part_of, joined, own_rows, whole
+from undivided.training.distributed import BUCKET, Group, _buckets, full_tensor, join_processes, local_rows, shard_like
 from undivided.training.prepare import Plan
 
 
 def test_alone_nothing_is_sent_and_everything_is_so():
     group, tensor = Group(), torch.ones(3)
-    group.add_up([tensor])
-    group.share([tensor])
+    group.all_reduce_sum([tensor])
+    group.broadcast([tensor])
     group.wait()
-    assert group.leads
+    assert group.is_main
     assert tensor.tolist() == [1.0] * 3
-    assert (group.sums(1, 2), group.least(3.0), group.told(4)) == ([1, 2], [3.0], [4])
-    assert own_rows(tensor) is whole(tensor) is as_part_of(tensor, tensor) is tensor
+    assert (group.sum_values(1, 2), group.min_values(3.0), group.broadcast_values(4)) == ([1, 2], [3.0], [4])
+    assert local_rows(tensor) is full_tensor(tensor) is shard_like(tensor, tensor) is tensor
 
 
 def test_without_torchrun_one_process_is_alone(monkeypatch):
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    with joined("cpu") as group:
+    with join_processes("cpu") as group:
         assert (group.rank, group.size, group.device.type) == (0, 1, "cpu")
 
 
@@ -39,7 +39,7 @@ def test_an_environment_that_makes_no_sense_is_named(monkeypatch, environment, d
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(InputError, match=said), joined(device):
+    with pytest.raises(InputError, match=said), join_processes(device):
         pass
 
 

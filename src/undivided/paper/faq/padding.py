@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from undivided.config import ModelConfig
-from undivided.data.batches import budget_bounds, padded
+from undivided.data.batches import budget_bounds, pad_rows
 from undivided.models import Transformer
 from undivided.nn.attention import watch
 from undivided.paper.faq.picture import BLUE, ORANGE, heat
@@ -64,7 +64,7 @@ def orders(count: int, budget: int = 400) -> list[Order]:
     for name, order in (("random", lengths), ("sorted", np.sort(lengths))):
         batches = cut(order, budget)
         places = sum(len(batch) * int(batch.max()) for batch in batches)
-        rows = [padded([[5] * int(length) for length in batch]) for batch in batches]
+        rows = [pad_rows([[5] * int(length) for length in batch]) for batch in batches]
 
         def encode(_: Tensor, rows: list[Tensor] = rows) -> Tensor:
             return torch.stack([encoder.encode(src, src != 0).states.sum() for src in rows])
@@ -90,7 +90,7 @@ def attended(src: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
 def compute(quick: bool) -> Padding:
     """Costs over many sentences, masks on one."""
     alone = torch.tensor([[11, 12, 13, 14]])
-    src = padded([alone[0].tolist(), [20] * (REAL + PADS)])[:1]
+    src = pad_rows([alone[0].tolist(), [20] * (REAL + PADS)])[:1]
     states, _ = attended(alone, None)
     weights, change, share = [], [], []
     for mask in (src != 0, None):

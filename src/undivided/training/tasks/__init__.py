@@ -9,14 +9,14 @@ import torch
 from undivided.config import Recipe
 from undivided.core.console import Console
 from undivided.training.tasks.classes import ImageClassTask, TextClassTask
-from undivided.training.tasks.contract import Measured, ShardLoss, Task
+from undivided.training.tasks.contract import BatchLoss, Task, Validation
 from undivided.training.tasks.drawing import DrawingTask
 from undivided.training.tasks.language import LanguageTask
 from undivided.training.tasks.masked import MaskedTask
 from undivided.training.tasks.start import start_from
 from undivided.training.tasks.translation import TranslationTask
 
-__all__ = ["Measured", "ShardLoss", "Task", "make_task"]
+__all__ = ["BatchLoss", "Task", "Validation", "make_task"]
 
 
 def make_task(recipe: Recipe, folder: Path, device: torch.device, console: Console) -> Task:

@@ -13,20 +13,20 @@ from torch import Tensor
 from undivided.config import Recipe
 from undivided.core.console import Console
 from undivided.core.random import random_bits
-from undivided.data.batches import Batch, BatchStream, padded
+from undivided.data.batches import Batch, BatchStream, pad_rows
 from undivided.data.images import read_labelled_images
 from undivided.data.subwords import Tokenizer
 from undivided.inference.classify import Class, Classifier, as_values
 from undivided.inference.score import Score
 from undivided.models import EncoderOnly, Vision
 from undivided.training.prepare import prepare_tokenizer
-from undivided.training.tasks.contract import Measured, ShardLoss
+from undivided.training.tasks.contract import BatchLoss, Validation
 from undivided.training.tasks.masked import behind_start
-from undivided.training.tasks.relative import RelativeTask
-from undivided.training.tasks.sized import Sized, labelled, sized
+from undivided.training.tasks.rows import Sized, labelled, sized
+from undivided.training.tasks.single_stack import SingleStackTask
 
 
-class ClassTask(RelativeTask[EncoderOnly | Vision]):
+class ClassTask(SingleStackTask[EncoderOnly | Vision]):
     """What text and images have in common: numbered labels, a loss over classes, accuracy."""
 
     def __init__(
@@ -44,16 +44,16 @@ class ClassTask(RelativeTask[EncoderOnly | Vision]):
         labels = self.labels[self.examples.places(shard)][:, None]
         return Batch(inputs, labels, labels)
 
-    def _loss(self, logits: Tensor, labels: Tensor) -> ShardLoss:
+    def _loss(self, logits: Tensor, labels: Tensor) -> BatchLoss:
         loss = F.cross_entropy(logits, labels, label_smoothing=self.recipe.train.label_smoothing, reduction="sum")
-        return ShardLoss(loss, F.cross_entropy(logits.detach(), labels, reduction="sum"), len(labels))
+        return BatchLoss(loss, F.cross_entropy(logits.detach(), labels, reduction="sum"), len(labels))
 
-    def _measured(self, found: Sequence[Class], names: Sequence[str]) -> Measured | None:
+    def _measured(self, found: Sequence[Class], names: Sequence[str]) -> Validation | None:
         """Accuracy in percent on held-out examples."""
         if not names:
             return None
         right = sum(each.name == name for each, name in zip(found, names, strict=True))
-        return Measured(Score("accuracy", 100 * right / len(names), f"examples:{len(names)}"), {})
+        return Validation(Score("accuracy", 100 * right / len(names), f"examples:{len(names)}"), {})
 
 
 class TextClassTask(ClassTask):
@@ -74,15 +74,15 @@ class TextClassTask(ClassTask):
     def load(self, shard: np.ndarray) -> Batch:
         """Some texts as ids, and the numbers of their classes."""
         rows = [behind_start(self.rows[place]).numpy() for place in self.examples.places(shard)]
-        return self._labelled(padded(rows), shard)
+        return self._labelled(pad_rows(rows), shard)
 
-    def loss(self, batch: Batch) -> ShardLoss:
+    def loss(self, batch: Batch) -> BatchLoss:
         """Of the classes of some texts."""
         batch = batch.to(self.device)
         real = batch.src_mask
         return self._loss(self.model(batch.src, None if bool(real.all()) else real), batch.tgt_out[:, 0])
 
-    def measure(self) -> Measured | None:
+    def measure(self) -> Validation | None:
         """Accuracy on held-out texts."""
         return self._measured(Classifier(self.finished()).rows([row.tolist() for row in self.valid]), self.names)
 
@@ -107,12 +107,12 @@ class ImageClassTask(ClassTask):
         images = self.images[self.examples.places(shard)]
         return self._labelled(moved(images, self.recipe.data.shift, self.recipe.train.seed, shard), shard)
 
-    def loss(self, batch: Batch) -> ShardLoss:
+    def loss(self, batch: Batch) -> BatchLoss:
         """Of the classes of some images."""
         batch = batch.to(self.device)
         return self._loss(self.model(batch.src), batch.tgt_out[:, 0])
 
-    def measure(self) -> Measured | None:
+    def measure(self) -> Validation | None:
         """Accuracy on held-out images."""
         found = [each for images, _ in self.valid for each in Classifier(self.finished()).images(images)]
         return self._measured(found, [name for _, names in self.valid for name in names])

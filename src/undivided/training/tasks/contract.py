@@ -12,7 +12,7 @@ from undivided.data.batches import Batch, BatchStream
 from undivided.inference.score import Score
 
 
-class ShardLoss(NamedTuple):
+class BatchLoss(NamedTuple):
     """Of some examples: what is minimised and their negative log-likelihood, both as sums over `tokens` predictions."""
 
     loss: Tensor
@@ -20,7 +20,7 @@ class ShardLoss(NamedTuple):
     tokens: int
 
 
-class Measured(NamedTuple):
+class Validation(NamedTuple):
     """What validation found: the quality that decides which model is best (more is better), and other numbers."""
 
     quality: Score
@@ -52,10 +52,10 @@ class Task(Protocol):
     def load(self, shard: np.ndarray) -> Batch:
         """Some examples."""
 
-    def loss(self, batch: Batch) -> ShardLoss:
+    def loss(self, batch: Batch) -> BatchLoss:
         """Their loss."""
 
-    def measure(self) -> Measured | None:
+    def measure(self) -> Validation | None:
         """The quality on held-out data, or None where there is none."""
 
     def fresh_model(self) -> nn.Module:

@@ -21,15 +21,15 @@ from undivided.models import Drawing
 from undivided.nn.loss import smoothed_loss
 from undivided.training.prepare import prepare_tokenizer
 from undivided.training.tasks.classes import moved
-from undivided.training.tasks.contract import Measured, ShardLoss
-from undivided.training.tasks.relative import RelativeTask
-from undivided.training.tasks.sized import Sized
+from undivided.training.tasks.contract import BatchLoss, Validation
+from undivided.training.tasks.rows import Sized
+from undivided.training.tasks.single_stack import SingleStackTask
 
 REDRAWING = 50.0
 """How much an error of redrawing weighs beside that of predicting: squared differences of pixels are small numbers."""
 
 
-class DrawingTask(RelativeTask[Drawing]):
+class DrawingTask(SingleStackTask[Drawing]):
     """One row for each image: its text, then its codes."""
 
     def __init__(self, recipe: Recipe, folder: Path, device: torch.device, console: Console) -> None:
@@ -56,12 +56,12 @@ class DrawingTask(RelativeTask[Drawing]):
         images = moved(self.images[places], self.recipe.data.shift, self.recipe.train.seed, shard)
         return Batch(images, self.texts[places], self.texts[places])
 
-    def loss(self, batch: Batch) -> ShardLoss:
+    def loss(self, batch: Batch) -> BatchLoss:
         """Of redrawing the images through the codebook, and of predicting text and codes."""
         batch = batch.to(self.device)
         return self._loss(batch.src, batch.tgt_out, self.recipe.train.label_smoothing)
 
-    def _loss(self, images: Tensor, texts: Tensor, smoothing: float) -> ShardLoss:
+    def _loss(self, images: Tensor, texts: Tensor, smoothing: float) -> BatchLoss:
         redrawing, codes = self.model.codebook.loss(images)
         out = torch.cat([texts, codes + self.model.vocabulary], dim=1)
         before = torch.cat([torch.full_like(out[:, :1], BOS), out[:, :-1]], dim=1)
@@ -69,9 +69,9 @@ class DrawingTask(RelativeTask[Drawing]):
         predicting, likelihood = smoothed_loss(states, weight, out, smoothing)
         tokens = int((out != PAD).sum())
         # Both are means over what they are of; the trainer divides sums by predictions.
-        return ShardLoss(predicting + tokens * REDRAWING * redrawing, likelihood, tokens)
+        return BatchLoss(predicting + tokens * REDRAWING * redrawing, likelihood, tokens)
 
-    def measure(self) -> Measured | None:
+    def measure(self) -> Validation | None:
         """Perplexity of held-out images, text included, and how well the codebook redraws them."""
         if not self.valid:
             return None
@@ -87,4 +87,4 @@ class DrawingTask(RelativeTask[Drawing]):
         error = math.sqrt(squared / pixels)
         # A codebook that tells nothing apart is easy to predict, so a good one has to redraw as well.
         score = Score("drawing", 100 * (1 - error) / perplexity, "100*(1-redrawing)/perplexity")
-        return Measured(score, {"perplexity": perplexity, "redrawing": error})
+        return Validation(score, {"perplexity": perplexity, "redrawing": error})

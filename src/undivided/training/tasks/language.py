@@ -10,18 +10,18 @@ import torch
 from undivided.config import Recipe
 from undivided.core.console import Console
 from undivided.core.ids import PAD
-from undivided.data.batches import Batch, BatchStream, padded
+from undivided.data.batches import Batch, BatchStream, pad_rows
 from undivided.inference.generate import begun, stream_perplexity
 from undivided.inference.score import Score
 from undivided.models import DecoderOnly
 from undivided.nn.loss import smoothed_loss
 from undivided.training.prepare import prepare_tokenizer
-from undivided.training.tasks.contract import Measured, ShardLoss
-from undivided.training.tasks.relative import RelativeTask
-from undivided.training.tasks.sized import blocks, encoded, sized, texts_of
+from undivided.training.tasks.contract import BatchLoss, Validation
+from undivided.training.tasks.rows import blocks, encoded, sized, texts_of
+from undivided.training.tasks.single_stack import SingleStackTask
 
 
-class LanguageTask(RelativeTask[DecoderOnly]):
+class LanguageTask(SingleStackTask[DecoderOnly]):
     """Lines, each closed by `</s>`, are one text in their order, or texts of their own, cut into rows as long as the context.
 
     What the model is told of the end of a line is that another begins: `<s>`. So a prompt behind `<s>` is nothing new to it.
@@ -42,19 +42,19 @@ class LanguageTask(RelativeTask[DecoderOnly]):
     def load(self, shard: np.ndarray) -> Batch:
         """Some rows as ids."""
         rows = [self.rows[place] for place in self.examples.places(shard)]
-        before, after = padded([row[:-1] for row in rows]), padded([row[1:] for row in rows])
+        before, after = pad_rows([row[:-1] for row in rows]), pad_rows([row[1:] for row in rows])
         return Batch(before, begun(before), after)
 
-    def loss(self, batch: Batch) -> ShardLoss:
+    def loss(self, batch: Batch) -> BatchLoss:
         """Of predicting each token from those before it in its row."""
         tokens, batch = int((batch.tgt_out != PAD).sum()), batch.to(self.device)
         states = self.model(batch.tgt_in)
         smoothing = self.recipe.train.label_smoothing
-        return ShardLoss(*smoothed_loss(states, self.model.output_weight, batch.tgt_out, smoothing), tokens)
+        return BatchLoss(*smoothed_loss(states, self.model.output_weight, batch.tgt_out, smoothing), tokens)
 
-    def measure(self) -> Measured | None:
+    def measure(self) -> Validation | None:
         """Perplexity of held-out text."""
         if not self.valid:
             return None
         perplexity = stream_perplexity(self.model, self.valid, self.recipe.data, self.device)
-        return Measured(Score("probability", 100 / perplexity, "100/perplexity|tokens:subwords"), {"perplexity": perplexity})
+        return Validation(Score("probability", 100 / perplexity, "100/perplexity|tokens:subwords"), {"perplexity": perplexity})

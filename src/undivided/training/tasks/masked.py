@@ -14,16 +14,16 @@ from torch import Tensor
 from undivided.config import Recipe
 from undivided.core.console import Console
 from undivided.core.ids import BOS, EOS, PAD, UNK
-from undivided.data.batches import Batch, BatchStream, padded
+from undivided.data.batches import Batch, BatchStream, pad_rows
 from undivided.data.corpus import corpus_name
 from undivided.inference.score import Score
 from undivided.inference.search import uniform
 from undivided.models.encoder_only import EncoderOnly, WordHead
 from undivided.nn.loss import smoothed_loss
 from undivided.training.prepare import prepare_tokenizer
-from undivided.training.tasks.contract import Measured, ShardLoss
-from undivided.training.tasks.relative import RelativeTask
-from undivided.training.tasks.sized import Row, encoded, fitting, sized, texts_of
+from undivided.training.tasks.contract import BatchLoss, Validation
+from undivided.training.tasks.rows import Row, encoded, fitting, sized, texts_of
+from undivided.training.tasks.single_stack import SingleStackTask
 
 MASK = UNK
 """`<unk>` never occurs in text, since bytes spell every character: it stands for what is hidden."""
@@ -56,7 +56,7 @@ def hide(tokens: Tensor, share: float, vocabulary: int, *key: int) -> Masked:
     return Masked(replaced, torch.where(asked, tokens, PAD))
 
 
-class MaskedTask(RelativeTask[EncoderOnly]):
+class MaskedTask(SingleStackTask[EncoderOnly]):
     """Each line is a text of its own."""
 
     def __init__(self, recipe: Recipe, folder: Path, device: torch.device, console: Console) -> None:
@@ -81,14 +81,14 @@ class MaskedTask(RelativeTask[EncoderOnly]):
     def _hidden(self, rows: Sequence[Row], seed: int, keys: Sequence[int] | np.ndarray) -> Batch:
         share, vocabulary = self.recipe.train.mask, len(self.subwords)
         found = [hide(behind_start(row), share, vocabulary, seed, int(key)) for row, key in zip(rows, keys, strict=True)]
-        tokens, labels = (padded([part.numpy() for part in parts]) for parts in zip(*found, strict=True))
+        tokens, labels = (pad_rows([part.numpy() for part in parts]) for parts in zip(*found, strict=True))
         return Batch(tokens, tokens, labels)
 
-    def loss(self, batch: Batch) -> ShardLoss:
+    def loss(self, batch: Batch) -> BatchLoss:
         """Of the hidden tokens."""
         return self._guessed(batch, self.recipe.train.label_smoothing)
 
-    def _guessed(self, batch: Batch, smoothing: float) -> ShardLoss:
+    def _guessed(self, batch: Batch, smoothing: float) -> BatchLoss:
         batch = batch.to(self.device)
         real, asked = batch.src_mask, batch.tgt_out != PAD
         head = self.model.head
@@ -97,9 +97,9 @@ class MaskedTask(RelativeTask[EncoderOnly]):
         # The bias of each word is the weight of one more value, which is always 1.
         states = torch.cat([states, states.new_ones(len(states), 1)], dim=1)
         weight = torch.cat([self.model.embedding.weight, head.bias[:, None]], dim=1)
-        return ShardLoss(*smoothed_loss(states[None], weight, batch.tgt_out[asked][None], smoothing), int(asked.sum()))
+        return BatchLoss(*smoothed_loss(states[None], weight, batch.tgt_out[asked][None], smoothing), int(asked.sum()))
 
-    def measure(self) -> Measured | None:
+    def measure(self) -> Validation | None:
         """Perplexity of hidden tokens of held-out text, always the same ones."""
         if not self.valid:
             return None
@@ -111,4 +111,4 @@ class MaskedTask(RelativeTask[EncoderOnly]):
                 likelihood, tokens = likelihood + float(found.likelihood), tokens + found.tokens
         perplexity = math.exp(likelihood / max(1, tokens))
         signature = f"100/perplexity|hidden:{self.recipe.train.mask}|tokens:subwords"
-        return Measured(Score("probability", 100 / perplexity, signature), {"perplexity": perplexity})
+        return Validation(Score("probability", 100 / perplexity, signature), {"perplexity": perplexity})

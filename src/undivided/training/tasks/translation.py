@@ -23,7 +23,7 @@ from undivided.inference.translator import Translator
 from undivided.models import Seq2Seq, make_model
 from undivided.nn.loss import consistent_loss, smoothed_loss
 from undivided.training.prepare import open_training_store, prepare_tokenizer
-from undivided.training.tasks.contract import Measured, ShardLoss
+from undivided.training.tasks.contract import BatchLoss, Validation
 
 USUAL = 0.95
 """The share of training sources that are no longer than what counts as usual."""
@@ -52,7 +52,7 @@ class TranslationTask:
         """Some pairs as ids."""
         return load_batch(self.texts, shard)
 
-    def loss(self, batch: Batch) -> ShardLoss:
+    def loss(self, batch: Batch) -> BatchLoss:
         """Label-smoothed loss of predicting each target token from those before it. [paper 3.1, 5.4]"""
         tokens, padding = int((batch.tgt_out != PAD).sum()), not bool(batch.src_mask.all())
         batch, config, weight = batch.to(self.device), self.recipe.train, self.model.output_weight
@@ -63,9 +63,9 @@ class TranslationTask:
             found = consistent_loss(states, weight, batch.tgt_out, config.label_smoothing, config.consistency)
         else:
             found = smoothed_loss(states, weight, batch.tgt_out, config.label_smoothing)
-        return ShardLoss(*found, tokens)
+        return BatchLoss(*found, tokens)
 
-    def measure(self) -> Measured | None:
+    def measure(self) -> Validation | None:
         """BLEU of held-out pairs by real decoding, and their perplexity."""
         if not self.valid[0]:
             return None
@@ -74,7 +74,7 @@ class TranslationTask:
         translator = Translator(Artifact(self.recipe, self.tokenizer, self.model))
         outputs = [result.text for result in translator.stream(sources, beam_size=config.validate_beam, n_best=1)]
         quality = bleu(outputs, targets, self.recipe.data.target_lang)
-        return Measured(quality, {"perplexity": perplexity(translator, *self.valid)})
+        return Validation(quality, {"perplexity": perplexity(translator, *self.valid)})
 
     def fresh_model(self) -> Seq2Seq:
         """Another model of the same shapes."""

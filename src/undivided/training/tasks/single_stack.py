@@ -18,7 +18,7 @@ from undivided.models import DecoderOnly, Drawing, EncoderOnly, Vision, make_rel
 Model = TypeVar("Model", DecoderOnly, EncoderOnly, Vision, Drawing, EncoderOnly | Vision)
 
 
-class RelativeTask(Generic[Model]):
+class SingleStackTask(Generic[Model]):
     """The half of a task that knows the model, not the data."""
 
     def __init__(self, recipe: Recipe, tokenizer: Tokenizer | None, device: torch.device) -> None:
