@@ -40,7 +40,7 @@ from damage import COLOURS, THINGS
 from undivided.artifact import folder as artifact
 from undivided.core.console import Console, duration
 from undivided.core.errors import UndividedError
-from undivided.core.files import digest
+from undivided.core.files import sha256_of
 from undivided.inference.score import Score
 from undivided.training import checkpoint
 from undivided.training.loop import Trainer, train
@@ -51,9 +51,9 @@ ROOT = Path(__file__).resolve().parent.parent
 STEPS, SAVE_EVERY, VALIDATE_EVERY = 150, 2, 6
 PARTS = ("model", "optimizer", "ema", "random")
 MOMENTS = {
-    "checkpoint": [("write_tensors", "half", 4), ("write_tensors", "before", 4), ("sync", "before", 8), ("sync", "after", 8),
+    "checkpoint": [("write_tensors", "half", 4), ("write_tensors", "before", 4), ("fsync", "before", 8), ("fsync", "after", 8),
                    ("_complete", "before", 1), ("_complete", "after", 1), ("prune", "before", 1)],
-    "model": [("write_tensors", "half", 1), ("sync", "before", 10), ("sync", "after", 10), ("_settle", "before", 2),
+    "model": [("write_tensors", "half", 1), ("fsync", "before", 10), ("fsync", "after", 10), ("_settle", "before", 2),
               ("_settle", "after", 2)],
 }  # fmt: skip
 """Where within a save, of a checkpoint or of the model folder: a function, before or after one of its calls, or half written."""
@@ -255,8 +255,8 @@ def losses(run: Path) -> dict[int, set[tuple[float, float]]]:
 def sums(run: Path) -> dict[str, str]:
     """sha256 of what the last checkpoint and the model folder hold."""
     last = run / "training" / "checkpoints" / f"step-{STEPS:09d}"
-    found = {f"the checkpoint's {part}": digest(last / f"{part}.safetensors") for part in PARTS}
-    return found | {"the model folder's weights": digest(run / "model.safetensors")}
+    found = {f"the checkpoint's {part}": sha256_of(last / f"{part}.safetensors") for part in PARTS}
+    return found | {"the model folder's weights": sha256_of(run / "model.safetensors")}
 
 
 def disturb(home: Path, whole: Path, processes: int, turns: list[bool], chance: random.Random) -> Outcome:

@@ -36,7 +36,7 @@ def test_a_harmed_card_changes_nothing(damage, trained, tmp_path):
 
 
 def test_a_harm_that_is_not_refused_would_be_told(damage, trained, tmp_path, monkeypatch):
-    monkeypatch.setattr(manifest, "digest", lambda path: "0" * 64)
+    monkeypatch.setattr(manifest, "sha256_of", lambda path: "0" * 64)
     monkeypatch.setattr(
         manifest, "_read", lambda path: {"config.json": "0" * 64, "model.safetensors": "0" * 64, "subwords.model": "0" * 64}
     )

@@ -17,7 +17,7 @@ import torch
 from samples import environment, flags, sentences, tiny_recipe, write_pairs
 from undivided.core.console import Console
 from undivided.core.errors import InputError
-from undivided.core.files import digest
+from undivided.core.files import sha256_of
 from undivided.inference.score import Score
 from undivided.training import checkpoint
 from undivided.training.loop import Stopped, Trainer, prepare_recipe, train
@@ -37,8 +37,8 @@ if where == "after saving":
     save = Trainer.save
     Trainer.save = lambda self: (save(self), self.state.step == step and die())
 if where == "while saving":
-    sync = checkpoint.sync
-    checkpoint.sync = lambda path: die() if f"{step:09d}" in str(path) else sync(path)
+    fsync = checkpoint.fsync
+    checkpoint.fsync = lambda path: die() if f"{step:09d}" in str(path) else fsync(path)
 if where == "between":
     update = Trainer._update
     Trainer._update = lambda self, loss: (update(self, loss), self.state.step == step and die())
@@ -68,7 +68,7 @@ def at(recipe, out, **train_settings):
 
 def weights_of(run: Path) -> dict[str, str]:
     last = run / "training" / "checkpoints" / "step-000000060"
-    return {part: digest(last / f"{part}.safetensors") for part in ("model", "optimizer", "random", "ema")}
+    return {part: sha256_of(last / f"{part}.safetensors") for part in ("model", "optimizer", "random", "ema")}
 
 
 def validations(run: Path) -> dict[int, float]:
@@ -147,7 +147,7 @@ def test_a_killed_run_validates_the_same(runs):
 
 def test_a_killed_run_leaves_the_same_model(runs):
     whole, killed = runs
-    assert digest(whole / "model.safetensors") == digest(killed / "model.safetensors")
+    assert sha256_of(whole / "model.safetensors") == sha256_of(killed / "model.safetensors")
 
 
 class Crash(BaseException):
@@ -209,7 +209,7 @@ def test_a_damaged_checkpoint_is_passed_over(runs, tmp_path):
 def test_training_again_after_the_end_changes_nothing(runs, tmp_path):
     copied = shutil.copytree(runs[0], tmp_path / "m")
     train({"train": {"out": str(copied)}}, Console(quiet=True))
-    assert digest(copied / "model.safetensors") == digest(runs[0] / "model.safetensors")
+    assert sha256_of(copied / "model.safetensors") == sha256_of(runs[0] / "model.safetensors")
     assert weights_of(copied) == weights_of(runs[0])
 
 

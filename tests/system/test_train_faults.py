@@ -13,7 +13,7 @@ import torch
 from samples import flags, sentences, tiny_recipe, write_pairs
 from undivided.core.console import Console
 from undivided.core.errors import InputError, UndividedError
-from undivided.core.files import digest
+from undivided.core.files import sha256_of
 from undivided.training import checkpoint
 from undivided.training.distributed import Group
 from undivided.training.loop import MOST_ROLLBACKS, Trainer, prepare_run, train
@@ -46,7 +46,7 @@ def whole(recipe, tmp_path_factory):
 
 
 def weights_at(run: Path, step: int) -> str:
-    return digest(run / "training" / "checkpoints" / f"step-{step:09d}" / "model.safetensors")
+    return sha256_of(run / "training" / "checkpoints" / f"step-{step:09d}" / "model.safetensors")
 
 
 def state_at(run: Path, step: int):
@@ -277,13 +277,13 @@ def test_the_best_checkpoint_is_kept_too(whole, tmp_path):
 
 
 def test_verify_resume_proves_it_on_a_run(run, whole, tmp_path):
-    before = sorted((str(path), digest(path)) for path in whole.rglob("*") if path.is_file())
+    before = sorted((str(path), sha256_of(path)) for path in whole.rglob("*") if path.is_file())
     result = run("train", "--out", whole, "--verify-resume", "--quiet")
     assert result.code == 0, result.err
     assert "steps 5 to 8 taken again: 2 log lines, " in result.out
     assert "the same to the last bit" in result.out
     assert "taken again: 1 log line: the same" in run("train", "--out", whole, "--verify-resume", "3", "--quiet").out
-    assert sorted((str(path), digest(path)) for path in whole.rglob("*") if path.is_file()) == before
+    assert sorted((str(path), sha256_of(path)) for path in whole.rglob("*") if path.is_file()) == before
 
 
 def test_verify_resume_tells_a_difference(recipe, whole, tmp_path, monkeypatch):

@@ -24,7 +24,7 @@ from undivided.config.model import DECODER_ONLY, DRAWING, PAIRED
 from undivided.config.settings import as_values
 from undivided.core import manifest
 from undivided.core.errors import InputError
-from undivided.core.files import digest, fresh, read_json, sync
+from undivided.core.files import create_file, fsync, read_json, sha256_of
 from undivided.core.manifest import INCOMING
 from undivided.data.shortlist import Shortlist
 from undivided.data.subwords import Tokenizer
@@ -132,10 +132,10 @@ def save(artifact: Artifact | RelativeArtifact, folder: Path) -> None:
     # Not in the manifest: a person may edit the card, nothing reads it, and all it says is in config.json.
     (building / "README.md").write_text(model_card(artifact.recipe, artifact.facts), encoding="utf-8")
     for part in building.iterdir():
-        sync(part)
-    sync(building)
+        fsync(part)
+    fsync(building)
     building.rename(folder / INCOMING)
-    sync(folder)
+    fsync(folder)
     _settle(folder)
 
 
@@ -150,11 +150,11 @@ def _settle(folder: Path) -> None:
         if part.is_symlink() or not part.is_file():
             continue
         copy = folder / f"{part.name}.new"
-        with part.open("rb") as source, fresh(copy) as target:
+        with part.open("rb") as source, create_file(copy) as target:
             shutil.copyfileobj(source, target)
-        sync(copy)
+        fsync(copy)
         copy.replace(folder / part.name)
-    sync(folder)
+    fsync(folder)
     # Renamed before it is removed: half of a folder must not be taken for the model.
     incoming.rename(folder / f"{INCOMING}.settled")
     shutil.rmtree(folder / f"{INCOMING}.settled", ignore_errors=True)
@@ -247,7 +247,7 @@ class _Held(NamedTuple):
 
 
 def _seal(whole: Path) -> str:
-    return digest(whole / manifest.NAME) if (whole / manifest.NAME).is_file() else ""
+    return sha256_of(whole / manifest.NAME) if (whole / manifest.NAME).is_file() else ""
 
 
 def _held(folder: str | Path) -> _Held:

@@ -16,8 +16,8 @@ from undivided.cli.looking import add_look
 from undivided.cli.paper import add_paper
 from undivided.cli.relatives import add_classify, add_generate
 from undivided.cli.translating import add_score, add_translate
-from undivided.core.console import visible
-from undivided.core.errors import InputError, UndividedError, told
+from undivided.core.console import printable
+from undivided.core.errors import InputError, UndividedError, describe_error
 
 
 class Parser(argparse.ArgumentParser):
@@ -42,8 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except (UndividedError, OSError) as error:
-        message, code = told(error) or ("", 1)
-        print(f"undivided: {visible(message)}", file=sys.stderr)
+        message, code = describe_error(error) or ("", 1)
+        print(f"undivided: {printable(message)}", file=sys.stderr)
         return code
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from undivided.config import ENGINES, Recipe, SearchConfig
 from undivided.config.settings import Values, coerce, given_settings, iter_settings, merge, nest_values, read_yaml
 from undivided.core.errors import InputError
-from undivided.core.files import fresh
+from undivided.core.files import create_file
 
 
 def add_quiet(verb: argparse.ArgumentParser) -> None:
@@ -76,7 +76,7 @@ class Output:
         if not self.path.parent.is_dir():
             raise InputError(f"{self.path.parent}: no such directory")
         self.part = self.path.with_name(self.path.name + ".part")
-        self.stream = io.TextIOWrapper(fresh(self.part), encoding="utf-8", newline="\n")
+        self.stream = io.TextIOWrapper(create_file(self.part), encoding="utf-8", newline="\n")
         return self.stream
 
     def __exit__(self, kind: type | None, *_: object) -> None:

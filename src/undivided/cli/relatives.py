@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from undivided.cli.options import Output, add_compute, input_lines, search_options
 from undivided.config import SearchConfig
 from undivided.config.settings import add_settings
-from undivided.core.console import Console, Remarks, visible
+from undivided.core.console import Console, LimitedWarnings, printable
 from undivided.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def run_generate(options: argparse.Namespace) -> None:
         for row in found:
             for each in row:
                 text = to_one_line(each.text)
-                out.write((visible(text) if out.isatty() else text) + "\n")
+                out.write((printable(text) if out.isatty() else text) + "\n")
     return None
 
 
@@ -68,7 +68,7 @@ def _stdin() -> list[str]:
 def _draw(generator: Generator, prompts: list[str], options: argparse.Namespace, search: dict[str, Any]) -> None:
     if Path(options.output).suffix.lower() != ".png":
         raise InputError(f"{options.model} draws: name a file for the image that ends in .png with -o")
-    from undivided.core.files import write_whole
+    from undivided.core.files import write_atomic
     from undivided.data.images import contact_sheet, encode_png
 
     images = generator.images(prompts, **search)
@@ -79,7 +79,7 @@ def _draw(generator: Generator, prompts: list[str], options: argparse.Namespace,
     else:
         whole = images[0, 0] if images.shape[1] == 1 else images[0].transpose(1, 2, 0)
         picture = whole.repeat(options.scale, axis=0).repeat(options.scale, axis=1)
-    write_whole(Path(options.output), encode_png(picture))
+    write_atomic(Path(options.output), encode_png(picture))
 
 
 def add_classify(verbs: Any) -> None:
@@ -105,14 +105,14 @@ def run_classify(options: argparse.Namespace) -> None:
         raise InputError(f"no such file: {', '.join(missing)}")
     from undivided.inference.classify import Classifier
 
-    classifier, remarks = Classifier(options.model, options.device, options.threads), Remarks(Console())
+    classifier, remarks = Classifier(options.model, options.device, options.threads), LimitedWarnings(Console())
     with Output(options.output) as out:
         for name in options.file:
             for number, found in enumerate(_classes(classifier, name), 1):
                 if found.cut:
                     where = f"{'stdin' if name == '-' else name}, line {number}"
                     remarks.add(f"{where}: longer than {classifier.longest:,} subwords; its class is that of its beginning")
-                text = visible(found.name) if out.isatty() else found.name
+                text = printable(found.name) if out.isatty() else found.name
                 out.write(f"{text}\t{found.probability:.4f}\n" if found.name else "\n")
     remarks.close()
 

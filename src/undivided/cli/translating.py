@@ -13,7 +13,7 @@ from undivided.cli.options import Output, add_compute, add_quiet, count_lines, i
 from undivided.config import SearchConfig
 from undivided.config.model import SINGLE_STACK
 from undivided.config.settings import add_settings
-from undivided.core.console import Console, Progress, Remarks, plural, visible
+from undivided.core.console import Console, LimitedWarnings, Progress, plural, printable
 from undivided.core.errors import InputError
 from undivided.data.corpus import read_lines
 
@@ -71,7 +71,7 @@ def run_translate(options: argparse.Namespace) -> None:
     prefixes = read_lines(options.prefix) if options.prefix else None
     console.say(_way(translator, search))
     progress = Progress(console, "translated lines", count_lines(options.file))
-    told = Remarks(console)
+    told = LimitedWarnings(console)
     with Output(options.output) as out:
         lines = decoded(input_lines(options.file), options.file if options.file != "-" else "stdin", told.add)
         results = translator.stream(lines, prefixes, progress.advance, **search)
@@ -80,7 +80,7 @@ def run_translate(options: argparse.Namespace) -> None:
                 told.add(remark)
             text = written(number, result, options.scores, search.get("n_best", 1))
             # Data goes out as it is; only a terminal is not given what it would obey.
-            out.write(visible(text) if out.isatty() else text)
+            out.write(printable(text) if out.isatty() else text)
             out.flush()
     told.close()
     console.clear()

@@ -13,7 +13,7 @@ COMMANDS_A_TERMINAL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u206
 lone surrogates. Marks of direction and joiners stay: they are part of writing and command nothing."""
 
 
-def visible(text: str) -> str:
+def printable(text: str) -> str:
     """A text for people whose terminal must not obey it: what would command a terminal is spelled out, such as `\\x1b`."""
     return COMMANDS_A_TERMINAL.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
@@ -36,7 +36,7 @@ def duration(seconds: float) -> str:
 class Console:
     """Lines for people on stderr; on a terminal also one status line that is rewritten in place.
 
-    What a line quotes, a file name or a text, may come from anybody: it reaches no terminal but made `visible`.
+    What a line quotes, a file name or a text, may come from anybody: it reaches no terminal but made `printable`.
     """
 
     def __init__(self, quiet: bool = False, stream: TextIO | None = None) -> None:
@@ -50,11 +50,11 @@ class Console:
     def say(self, text: str) -> None:
         """Print one line (or several) and keep it."""
         if not self.quiet:
-            self._write(visible(text))
+            self._write(printable(text))
 
     def warn(self, text: str) -> None:
         """Print a line that stays visible even with `--quiet`."""
-        self._write(f"\x1b[33m{visible(text)}\x1b[0m" if self.colour else visible(text))
+        self._write(f"\x1b[33m{printable(text)}\x1b[0m" if self.colour else printable(text))
 
     def status(self, text: str, every: float = 0.1) -> None:
         """Rewrite the status line on a terminal; say nothing elsewhere."""
@@ -63,7 +63,7 @@ class Console:
             return
         self._last_status = now
         width = os.get_terminal_size(self.stream.fileno()).columns if self.stream.isatty() else 80
-        self.stream.write("\r\x1b[2K" + visible(text).replace("\n", " ")[: width - 1])
+        self.stream.write("\r\x1b[2K" + printable(text).replace("\n", " ")[: width - 1])
         self.stream.flush()
         self._status_shown = True
 
@@ -79,18 +79,18 @@ class Console:
         print(text, file=self.stream, flush=True)
 
 
-class Remarks:
+class LimitedWarnings:
     """Remarks on single lines of a file: the first are told, the others counted and told of at the end."""
 
     MOST = 50
 
     def __init__(self, console: Console) -> None:
-        self.console, self.told, self.more = console, 0, 0
+        self.console, self.shown, self.more = console, 0, 0
 
     def add(self, text: str) -> None:
         """Tell a remark, or count it."""
-        if self.told < self.MOST:
-            self.told += 1
+        if self.shown < self.MOST:
+            self.shown += 1
             self.console.warn(text)
         else:
             self.more += 1

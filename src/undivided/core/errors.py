@@ -17,11 +17,11 @@ class InputError(UndividedError):
     exit_code = 2
 
 
-class Contradiction(InputError):
+class IncompatibleSettings(InputError):
     """Settings of a run that can never go together, found before its first step: it ends as if it had not begun."""
 
 
-def told(error: BaseException) -> tuple[str, int] | None:
+def describe_error(error: BaseException) -> tuple[str, int] | None:
     """What a person is told of an error and the exit code; None for one that nobody foresaw."""
     if isinstance(error, UndividedError):
         return str(error), error.exit_code

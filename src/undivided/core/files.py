@@ -49,7 +49,7 @@ def read_json(path: Path, most: int = MOST_JSON) -> dict[str, Any]:
     return value
 
 
-def digest(path: str | Path) -> str:
+def sha256_of(path: str | Path) -> str:
     """sha256 of a file's bytes."""
     try:
         with Path(path).open("rb") as stream:
@@ -58,13 +58,13 @@ def digest(path: str | Path) -> str:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def fresh(path: Path) -> BinaryIO:
+def create_file(path: Path) -> BinaryIO:
     """A new file for writing: what lay under that name is removed first, so that nothing is written through a link."""
     path.unlink(missing_ok=True)
     return path.open("xb")
 
 
-def sync(path: Path) -> None:
+def fsync(path: Path) -> None:
     """Make sure that a file or directory has reached the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
@@ -73,12 +73,12 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_atomic(path: Path, content: bytes) -> None:
     """Write a small file so that at every moment the old or the new one is there."""
     building = path.with_name(f"{path.name}.{os.getpid()}.building")
-    with fresh(building) as stream:
+    with create_file(building) as stream:
         stream.write(content)
         stream.flush()
         os.fsync(stream.fileno())
     building.replace(path)
-    sync(path.parent)
+    fsync(path.parent)

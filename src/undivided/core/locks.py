@@ -16,7 +16,7 @@ except ImportError:  # Windows
 
 
 @contextmanager
-def alone(folder: Path, message: str) -> Iterator[None]:
+def lock_folder(folder: Path, message: str) -> Iterator[None]:
     """Within, no other process holds this folder. The system takes the lock back when the process ends, however it ends."""
     folder.mkdir(parents=True, exist_ok=True)
     # Never through a link, and without cutting what is there: a folder may have come from somebody else.
@@ -31,7 +31,7 @@ def alone(folder: Path, message: str) -> Iterator[None]:
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[bool]:
+def try_lock_folder(folder: Path) -> Iterator[bool]:
     """Whether, within, this process holds a folder that one at a time can hold; never, where the system has no such locks."""
     with ExitStack() as opened:
         mine = False

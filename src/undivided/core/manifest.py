@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from undivided.core.errors import InputError
-from undivided.core.files import MOST_JSON, digest, parse_json, read_bounded
+from undivided.core.files import MOST_JSON, parse_json, read_bounded, sha256_of
 
 NAME = "manifest.json"
 INCOMING = ".incoming"
@@ -34,7 +34,7 @@ def text_of(sums: Sums, sealed: bool = True) -> str:
 
 def write(folder: Path, parts: Iterable[str]) -> None:
     """List some parts of a folder in its manifest."""
-    sums = {part: digest(folder / part) for part in parts}
+    sums = {part: sha256_of(folder / part) for part in parts}
     (folder / NAME).write_text(text_of(sums), encoding="utf-8", newline="\n")
 
 
@@ -47,7 +47,7 @@ def verify(folder: Path, needed: Iterable[str]) -> list[str]:
     for part, sha256 in sums.items():
         if not (folder / part).is_file():
             raise InputError(f"{folder}: {part} is missing ({NAME} lists it); copy the whole folder again")
-        if digest(folder / part) != sha256:
+        if sha256_of(folder / part) != sha256:
             raise InputError(f"{folder}: {part} is damaged (its sha256 differs from {NAME}); copy it again")
     return list(sums)
 

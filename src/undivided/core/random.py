@@ -13,7 +13,7 @@ def random_bits(count: int, *key: int) -> np.ndarray:
     return np.random.Philox(key=np.frombuffer(seed[:16], dtype=np.uint64)).random_raw(count)
 
 
-def stirred(numbers: np.ndarray) -> np.ndarray:
+def mix_bits(numbers: np.ndarray) -> np.ndarray:
     """Random 64-bit numbers, each a function of the one given: neighbours come out unrelated."""
     result = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     result = (result ^ (result >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 from undivided.config import CorpusFiles, DataConfig
 from undivided.core.console import plural
 from undivided.core.errors import InputError
-from undivided.core.files import digest
+from undivided.core.files import sha256_of
 
 
 class Pair(NamedTuple):
@@ -282,4 +282,4 @@ def check_corpora(corpora: Iterable[CorpusFiles], config: DataConfig) -> list[Co
 
 def corpus_digests(corpora: Iterable[CorpusFiles]) -> dict[str, str]:
     """sha256 of every file of some corpora, by path."""
-    return {path: digest(path) for files in corpora for path in (files.source, files.target) if path}
+    return {path: sha256_of(path) for files in corpora for path in (files.source, files.target) if path}

@@ -12,7 +12,7 @@ import numpy as np
 
 from undivided.core.console import plural
 from undivided.core.errors import InputError
-from undivided.core.files import write_whole
+from undivided.core.files import write_atomic
 from undivided.data.corpus import open_bytes, raw_lines
 
 MAX_IDX_VALUES = 1 << 30
@@ -47,7 +47,7 @@ def read_idx(path: str | Path) -> np.ndarray:
 def write_idx(path: str | Path, values: np.ndarray) -> None:
     """Bytes of any shape as an IDX file: images `N Y X` (grey) or `N Y X C`, labels `N`."""
     head = struct.pack(f">4B{values.ndim}I", 0, 0, 8, values.ndim, *values.shape)
-    write_whole(Path(path), head + np.ascontiguousarray(values, dtype=np.uint8).tobytes())
+    write_atomic(Path(path), head + np.ascontiguousarray(values, dtype=np.uint8).tobytes())
 
 
 def read_images(path: str | Path) -> np.ndarray:

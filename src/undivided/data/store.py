@@ -16,8 +16,8 @@ import numpy as np
 
 from undivided.config import CorpusFiles, DataConfig, TokensConfig
 from undivided.core.errors import InputError
-from undivided.core.files import digest, read_json
-from undivided.core.random import random_bits, stirred
+from undivided.core.files import read_json, sha256_of
+from undivided.core.random import mix_bits, random_bits
 from undivided.data.corpus import CorpusReport, Pair, corpus_name, read_pairs
 from undivided.data.subwords import Tokenizer
 
@@ -93,14 +93,14 @@ class SampledStore:
     def rows(self, side: int, draws: np.ndarray) -> list[list[int]]:
         """The ids of some draws on one side (0 source, 1 target)."""
         rows = [row.tolist() for row in self.store.rows(side, draws % len(self))]
-        return self._subwords[side].sample(rows, self.config, stirred(draws.astype(np.uint64) + self._seeds[side]))
+        return self._subwords[side].sample(rows, self.config, mix_bits(draws.astype(np.uint64) + self._seeds[side]))
 
 
 def store_key(corpora: Sequence[CorpusFiles], tokenizer: Tokenizer, config: DataConfig) -> str:
     """A name that changes with anything that would change the ids."""
     facts = {
         "version": STORE_VERSION,
-        "files": [[digest(path) for path in (files.source, files.target) if path] for files in corpora],
+        "files": [[sha256_of(path) for path in (files.source, files.target) if path] for files in corpora],
         "weights": [files.weight for files in corpora],
         "models": [hashlib.sha256(side.model).hexdigest() for side in (tokenizer.source, tokenizer.target)],
         "limits": [config.max_chars, config.max_length, config.on_bad_line],

@@ -16,7 +16,7 @@ from undivided.config import TokensConfig
 from undivided.core.errors import InputError
 from undivided.core.files import read_bounded
 from undivided.core.ids import BOS, EOS, PAD, UNK
-from undivided.core.random import stirred
+from undivided.core.random import mix_bits
 
 MIN_VOCAB_SIZE = 4 + 256
 """Special ids and the 256 byte pieces that spell characters never seen."""
@@ -177,7 +177,7 @@ class Subwords:
         counts = np.array([len(row) for row in words])
         within_row = np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts)
         spread = within_row.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-        chance = iter(stirred(np.repeat(seeds, counts) + spread).tolist())
+        chance = iter(mix_bits(np.repeat(seeds, counts) + spread).tolist())
         return [[token for word in row for token in choose(word, next(chance))] for row in words]
 
     def _words(self, row: Sequence[int]) -> Iterator[tuple[int, ...]]:

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from undivided.core.random import random_bits, stirred
+from undivided.core.random import mix_bits, random_bits
 from undivided.nn.backend import kernels
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
@@ -76,6 +76,6 @@ class Dropout(nn.Module):
 
 def as_factors(mask: kernels.Mask, like: Tensor) -> Tensor:
     """The scale where an element stays, 0 elsewhere: the same mask as that of the kernels, by PyTorch."""
-    words = stirred(np.arange(1, -(-like.numel() // 8) + 1, dtype=np.uint64) * _STEP + np.uint64(mask.seed))
+    words = mix_bits(np.arange(1, -(-like.numel() // 8) + 1, dtype=np.uint64) * _STEP + np.uint64(mask.seed))
     kept = torch.from_numpy(words.view(np.uint8))[: like.numel()].view(like.shape) >= mask.threshold
     return kept.to(like.dtype) * mask.scale

@@ -23,7 +23,7 @@ from undivided.artifact.weights import check_fit, fill, read_tensors, shapes_of,
 from undivided.core import manifest
 from undivided.core.console import Console, plural
 from undivided.core.errors import InputError
-from undivided.core.files import read_json, sync
+from undivided.core.files import fsync, read_json
 from undivided.training.distributed import Group, local_rows
 
 PART_OF = re.compile(r"-\d{5}-of-\d{5}$")
@@ -75,7 +75,7 @@ def write_together(folder: Path, step: int, checkpoint: Checkpoint, group: Group
         if name != "random" or group.is_main:
             mark = "" if name == "random" else f"-{group.rank + 1:05d}-of-{group.size:05d}"
             write_tensors(building / f"{name}{mark}.safetensors", tensors)
-            sync(building / f"{name}{mark}.safetensors")
+            fsync(building / f"{name}{mark}.safetensors")
     group.wait()
     if group.is_main:
         _complete(building, final, checkpoint)
@@ -107,10 +107,10 @@ def _complete(building: Path, final: Path, checkpoint: Checkpoint) -> None:
     (building / "state.json").write_text(json.dumps(checkpoint.state, indent=2))
     manifest.write(building, sorted(part.name for part in building.iterdir()))
     for part in building.iterdir():
-        sync(part)
-    sync(building)
+        fsync(part)
+    fsync(building)
     building.rename(final)
-    sync(final.parent)
+    fsync(final.parent)
 
 
 def _check_space(folder: Path, checkpoint: Checkpoint) -> None:

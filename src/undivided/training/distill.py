@@ -12,7 +12,7 @@ from undivided.config import CorpusFiles, DataConfig, Recipe, build_recipe
 from undivided.config.settings import Values, as_values, merge
 from undivided.core.console import Console, Progress, plural
 from undivided.core.errors import InputError
-from undivided.core.files import digest
+from undivided.core.files import sha256_of
 from undivided.data.corpus import CorpusReport, corpus_digests, corpus_name, read_pairs
 from undivided.inference.translator import Translator
 from undivided.training.loop import train
@@ -69,7 +69,7 @@ def taught_corpus(
     """The sources of a corpus beside the teacher's translations of them."""
     folder.mkdir(parents=True, exist_ok=True)
     source, target = folder / "source.txt", folder / "target.txt"
-    origin = {"teacher": digest(teacher / "manifest.json"), "corpus": corpus_digests([files])}
+    origin = {"teacher": sha256_of(teacher / "manifest.json"), "corpus": corpus_digests([files])}
     if _origin(folder) != origin:
         target.unlink(missing_ok=True)
         _write_sources(source, files, data)

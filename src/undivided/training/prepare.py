@@ -15,9 +15,9 @@ from undivided.config import CorpusFiles, Recipe, build_recipe, preset_for, pres
 from undivided.config.model import DECODER_ONLY, DRAWING, ENCODER_ONLY, IMAGES, PAIRED, VISION
 from undivided.config.settings import Values, as_values, list_faults, merge
 from undivided.core.console import Console, Progress, plural
-from undivided.core.errors import Contradiction, InputError
-from undivided.core.files import digest, read_json, write_whole
-from undivided.core.locks import alone
+from undivided.core.errors import IncompatibleSettings, InputError
+from undivided.core.files import read_json, sha256_of, write_atomic
+from undivided.core.locks import lock_folder
 from undivided.core.manifest import current
 from undivided.data.corpus import CorpusReport, check_corpora, corpus_digests, corpus_name, read_pairs, read_texts
 from undivided.data.images import read_labelled_images
@@ -52,15 +52,15 @@ class Plan(NamedTuple):
     def begun(self) -> Iterator[None]:
         """Within, no other process trains here; a new run is written down, so that it can go on after a stop."""
         busy = f"{self.folder.parent}: another process is training there; wait for it, or choose another --out"
-        with alone(self.folder, busy):
+        with lock_folder(self.folder, busy):
             saved = self.folder / "recipe.json"
             if self.record is not None:
                 if saved.exists():
                     raise InputError(f"{self.recipe.train.out}: another training was begun there just now; choose another --out")
-                write_whole(saved, json.dumps(self.record, indent=2, ensure_ascii=False).encode())
+                write_atomic(saved, json.dumps(self.record, indent=2, ensure_ascii=False).encode())
             try:
                 yield
-            except Contradiction:
+            except IncompatibleSettings:
                 # Nothing stays that a corrected run would have to agree with.
                 saved.unlink(missing_ok=True)
                 shutil.rmtree(self.folder / "subwords", ignore_errors=True)
@@ -290,7 +290,7 @@ def _continued(record: Mapping[str, Any], values: Values) -> Recipe:
     for path, sha256 in record["digests"].items():
         if not Path(path).exists():
             faults.append(f"{path} is gone; training began with it")
-        elif digest(path) != sha256:
+        elif sha256_of(path) != sha256:
             size, before = Path(path).stat().st_size, record["bytes"].get(path)
             how = "" if before is None else f": it had {before:,} bytes, now {size:,}" if size != before else ": other bytes"
             faults.append(f"{path} is no longer the file that training began with{how}")

@@ -2,7 +2,7 @@ import io
 
 import pytest
 
-from undivided.core.console import Console, Progress, Remarks, duration, plural
+from undivided.core.console import Console, LimitedWarnings, Progress, duration, plural
 from undivided.core.errors import InputError, UndividedError
 
 
@@ -61,11 +61,11 @@ def test_progress_tells_what_is_left():
 
 
 def test_many_remarks_are_counted_and_not_all_told(capsys):
-    remarks = Remarks(Console(quiet=True))
+    remarks = LimitedWarnings(Console(quiet=True))
     for number in range(1, 1001):
         remarks.add(f"line {number}: odd")
     remarks.close()
     remarks.close()
     lines = capsys.readouterr().err.splitlines()
-    assert lines[: Remarks.MOST] == [f"line {number}: odd" for number in range(1, Remarks.MOST + 1)]
-    assert lines[Remarks.MOST :] == [f"and {1000 - Remarks.MOST} more remarks of these kinds"]
+    assert lines[: LimitedWarnings.MOST] == [f"line {number}: odd" for number in range(1, LimitedWarnings.MOST + 1)]
+    assert lines[LimitedWarnings.MOST :] == [f"and {1000 - LimitedWarnings.MOST} more remarks of these kinds"]

@@ -6,8 +6,8 @@ import pytest
 
 from samples import environment
 from undivided.core.errors import InputError
-from undivided.core.files import digest, fresh, parse_json, read_bounded, read_json, write_whole
-from undivided.core.locks import alone
+from undivided.core.files import create_file, parse_json, read_bounded, read_json, sha256_of, write_atomic
+from undivided.core.locks import lock_folder
 
 
 def test_bounded_reading(tmp_path):
@@ -39,18 +39,18 @@ def test_nothing_is_written_through_a_link(tmp_path):
     (tmp_path / "precious").write_text("mine")
     for name in ("fresh", "whole", "dangling"):
         (tmp_path / name).symlink_to(tmp_path / ("none" if name == "dangling" else "precious"))
-    with fresh(tmp_path / "fresh") as stream:
+    with create_file(tmp_path / "fresh") as stream:
         stream.write(b"new")
-    with fresh(tmp_path / "dangling") as stream:
+    with create_file(tmp_path / "dangling") as stream:
         stream.write(b"new")
-    write_whole(tmp_path / "whole", b"new")
+    write_atomic(tmp_path / "whole", b"new")
     assert (tmp_path / "precious").read_text() == "mine"
     assert not (tmp_path / "none").exists()
     assert all((tmp_path / name).read_bytes() == b"new" for name in ("fresh", "whole", "dangling"))
 
 
 def test_write_whole_keeps_the_old_file_when_it_fails(tmp_path, monkeypatch):
-    write_whole(tmp_path / "a", b"old")
+    write_atomic(tmp_path / "a", b"old")
 
     def full(_):
         raise OSError(28, "No space left on device")
@@ -58,17 +58,17 @@ def test_write_whole_keeps_the_old_file_when_it_fails(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         with pytest.raises(OSError, match="No space"):
-            write_whole(tmp_path / "a", b"new")
+            write_atomic(tmp_path / "a", b"new")
     assert (tmp_path / "a").read_bytes() == b"old"
-    write_whole(tmp_path / "a", b"new")
+    write_atomic(tmp_path / "a", b"new")
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from undivided.core.locks import alone
-with alone(Path(sys.argv[1]), "busy"):
+from undivided.core.locks import lock_folder
+with lock_folder(Path(sys.argv[1]), "busy"):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -78,23 +78,23 @@ def test_a_folder_is_held_by_one_process_and_free_when_it_dies(tmp_path):
     command = [sys.executable, "-c", HOLDER, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment()) as holder:
         assert holder.stdout.readline() == b"held\n"
-        with pytest.raises(InputError, match="busy"), alone(tmp_path, "busy"):
+        with pytest.raises(InputError, match="busy"), lock_folder(tmp_path, "busy"):
             pass
         holder.kill()
-    with alone(tmp_path, "busy"):
+    with lock_folder(tmp_path, "busy"):
         pass
 
 
 def test_a_lock_is_no_link(tmp_path):
     (tmp_path / "precious").write_text("mine")
     (tmp_path / "lock").symlink_to(tmp_path / "precious")
-    with pytest.raises(OSError, match="lock"), alone(tmp_path, "busy"):
+    with pytest.raises(OSError, match="lock"), lock_folder(tmp_path, "busy"):
         pass
     assert (tmp_path / "precious").read_text() == "mine"
 
 
 def test_digest(tmp_path):
     (tmp_path / "a").write_bytes(b"abc")
-    assert digest(tmp_path / "a") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert sha256_of(tmp_path / "a") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     with pytest.raises(InputError, match="cannot be read"):
-        digest(tmp_path / "none")
+        sha256_of(tmp_path / "none")

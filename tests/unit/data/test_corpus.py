@@ -5,7 +5,7 @@ import pytest
 
 from undivided.config import CorpusFiles, DataConfig
 from undivided.core.errors import InputError
-from undivided.core.files import digest
+from undivided.core.files import sha256_of
 from undivided.data.corpus import CorpusReport, check_corpora, corpus_digests, raw_lines, read_pairs, zstd_module
 
 PACKERS = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstd_module().compress}
@@ -141,5 +141,5 @@ def test_nothing_to_learn_from(tmp_path, content, said):
 
 def test_digests(two_files):
     files = two_files(b"x\n", b"y\n")
-    assert corpus_digests([files]) == {files.source: digest(files.source), files.target: digest(files.target)}
-    assert digest(files.source) != digest(files.target)
+    assert corpus_digests([files]) == {files.source: sha256_of(files.source), files.target: sha256_of(files.target)}
+    assert sha256_of(files.source) != sha256_of(files.target)

@@ -18,7 +18,7 @@ from undivided.core import manifest
 from undivided.core.console import Console
 from undivided.core.errors import InputError
 from undivided.core.ids import EOS
-from undivided.core.locks import held
+from undivided.core.locks import try_lock_folder
 from undivided.inference.engines import ctranslate2 as ct2
 from undivided.inference.engines.choice import choose_engine, surely_cpu
 from undivided.inference.engines.contract import by_length
@@ -157,7 +157,7 @@ def test_what_a_killed_process_was_building_is_removed_and_what_another_builds_i
         room.mkdir()
     for room in (killed, at_work):
         (room / "model.bin").write_bytes(b"half")
-    with held(at_work) as mine:
+    with try_lock_folder(at_work) as mine:
         assert mine
         Translator(folder, threads=1)
     assert set(folder.glob("*.building")) == {at_work, begun}

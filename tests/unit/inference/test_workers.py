@@ -401,12 +401,12 @@ class Crash(BaseException):
     """As if the power had gone."""
 
 
-@pytest.mark.parametrize("place", ["write_whole", "sync", "copyfileobj", "unlink", "fsync", "replace", "rmtree"])
+@pytest.mark.parametrize("place", ["write_atomic", "fsync", "copyfileobj", "unlink", "os.fsync", "replace", "rmtree"])
 @pytest.mark.parametrize("number", [1, 2, 3, 5])
 def test_joining_can_be_cut_off_anywhere(planned, tmp_path, monkeypatch, place, number):
-    homes = {"copyfileobj": shards.shutil, "rmtree": shards.shutil, "fsync": shards.os, "unlink": Path, "replace": Path}
-    home = homes.get(place, shards)
-    real, calls = getattr(home, place), []
+    homes = {"copyfileobj": shards.shutil, "rmtree": shards.shutil, "os.fsync": shards.os, "unlink": Path, "replace": Path}
+    home, name = homes.get(place, shards), place.removeprefix("os.")
+    real, calls = getattr(home, name), []
 
     def cut(*arguments, **more):
         calls.append(1)
@@ -426,7 +426,7 @@ def test_joining_can_be_cut_off_anywhere(planned, tmp_path, monkeypatch, place, 
         shards.shutil.rmtree(planned.folder)
 
     with monkeypatch.context() as patch:
-        patch.setattr(home, place, cut)
+        patch.setattr(home, name, cut)
         with suppress(Crash):
             work()
     if planned.folder.exists():
@@ -528,7 +528,7 @@ def test_another_translation_is_refused_with_what_changed(tmp_path, model, text)
 
 def test_two_runs_on_one_output_are_refused(tmp_path, model, text):
     with (
-        shards.alone(tmp_path / "out.shards", ""),
+        shards.lock_folder(tmp_path / "out.shards", ""),
         pytest.raises(InputError, match="another process is translating there"),
     ):
         share(model, text, tmp_path / "out")
@@ -550,7 +550,7 @@ def test_a_text_that_changes_while_it_is_translated(tmp_path, model, text, monke
 
 def test_a_model_that_changes_while_it_is_used(tmp_path, model, text, monkeypatch, inside):
     home = shutil.copytree(model, tmp_path / "m", ignore=shutil.ignore_patterns("training"))
-    monkeypatch.setattr(shards, "digest", lambda path: "0" * 64)
+    monkeypatch.setattr(shards, "sha256_of", lambda path: "0" * 64)
     with pytest.raises(InputError, match="m: the model changed while it was used"):
         share(home, text, tmp_path / "out", workers=1)
 

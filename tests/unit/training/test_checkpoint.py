@@ -33,7 +33,9 @@ def test_round_trip(tmp_path):
     assert torch.equal(found.tensors["model"]["w"], torch.ones(3))
 
 
-@pytest.mark.parametrize(("place", "name"), [("json", "dumps"), (None, "write_tensors"), (None, "sync"), ("manifest", "digest")])
+@pytest.mark.parametrize(
+    ("place", "name"), [("json", "dumps"), (None, "write_tensors"), (None, "fsync"), ("manifest", "sha256_of")]
+)
 def test_a_failure_in_the_middle_leaves_the_previous(tmp_path, monkeypatch, place, name):
     write(tmp_path, 1, make(1.0))
     with monkeypatch.context() as patch:

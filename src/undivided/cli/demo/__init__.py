@@ -11,7 +11,7 @@ from pathlib import Path
 
 from undivided.cli.demo.text import TARGETS, prepare_corpus
 from undivided.config.settings import Values, merge, suggest
-from undivided.core.console import Console, Progress, plural, visible
+from undivided.core.console import Console, Progress, plural, printable
 from undivided.core.errors import InputError
 from undivided.data.corpus import read_lines
 from undivided.inference.score import score
@@ -88,7 +88,7 @@ def show(pair: str, home: Path, console: Console) -> None:
         print(f"  {each}")
     print("\nSome of them, which training has not seen:")
     for place in varied(sources):
-        source_text, our_text, reference_text = (visible(texts[place]) for texts in (sources, ours, references))
+        source_text, our_text, reference_text = (printable(texts[place]) for texts in (sources, ours, references))
         print(f"\n  source     {source_text}\n  ours       {our_text}\n  reference  {reference_text}")
     print("\n" + "\n".join(next_steps(pair, home)))
 

@@ -24,9 +24,9 @@ from undivided.config import ModelConfig, SearchConfig
 from undivided.core import manifest
 from undivided.core.console import Console
 from undivided.core.errors import InputError
-from undivided.core.files import digest, read_json
+from undivided.core.files import read_json, sha256_of
 from undivided.core.ids import BOS, EOS, PAD
-from undivided.core.locks import held
+from undivided.core.locks import try_lock_folder
 from undivided.core.random import random_bits
 from undivided.inference.engines.contract import by_length
 from undivided.inference.hypothesis import Hypothesis, length_penalty
@@ -96,7 +96,7 @@ def _converted(artifact: Artifact, folder: Path, kind: str, console: Console) ->
     """How far a converted model is from the reference, and where it lies."""
     home = folder / f"ctranslate2-{kind}"
     facts = {
-        "model": artifact.seal or digest(manifest.current(folder) / manifest.NAME),
+        "model": artifact.seal or sha256_of(manifest.current(folder) / manifest.NAME),
         "ctranslate2": importlib.metadata.version("ctranslate2"),
         "version": VERSION,
     }
@@ -106,7 +106,7 @@ def _converted(artifact: Artifact, folder: Path, kind: str, console: Console) ->
     console.say(f"converting the model for CTranslate2 with {kind} weights (once) …")
     spec = _specified(artifact, kind)
     building = _room(home, console)
-    with held(building):
+    with try_lock_folder(building):
         try:
             difference = _written(spec, artifact, building, facts)
         except BaseException:
@@ -119,7 +119,7 @@ def _room(home: Path, console: Console) -> Path:
     """A folder to build in, beside where the copy will lie, or elsewhere for this process alone."""
     for left in home.parent.glob(f"{home.name}.*.building"):
         # Whoever builds holds the folder before there is anything in it; what nobody holds was left by a process that was killed.
-        with contextlib.suppress(OSError), held(left) as abandoned:
+        with contextlib.suppress(OSError), try_lock_folder(left) as abandoned:
             if abandoned and any(left.iterdir()):
                 shutil.rmtree(left)
     try:

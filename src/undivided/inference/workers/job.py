@@ -17,7 +17,7 @@ import numpy as np
 from undivided.config import CHUNK_LINES
 from undivided.core.console import plural
 from undivided.core.errors import InputError
-from undivided.core.files import digest, read_json, write_whole
+from undivided.core.files import read_json, sha256_of, write_atomic
 from undivided.data.corpus import BYTE_ORDER_MARK, MAX_LINE_BYTES, split_lines
 
 MOST_SHARDS = 10_000
@@ -169,7 +169,7 @@ class Plan:
         for leftover in [*self.folder.glob("*.part"), *self.folder.glob("*.building")]:
             leftover.unlink()
         if not path.exists():
-            write_whole(path, json.dumps(self.settings, indent=2).encode())
+            write_atomic(path, json.dumps(self.settings, indent=2).encode())
             return
         before = read_json(path)
         known = before.keys() | self.settings.keys()
@@ -188,7 +188,7 @@ class Plan:
             return None
         try:
             facts = read_json(marker)
-            whole = digest(shard.path(self.folder)) == facts["sha256"] and facts["lines"] == shard.lines
+            whole = sha256_of(shard.path(self.folder)) == facts["sha256"] and facts["lines"] == shard.lines
         except (InputError, KeyError):
             whole = False
         return facts if whole else None

@@ -15,10 +15,10 @@ from typing import Any
 
 from undivided import __version__
 from undivided.core import manifest
-from undivided.core.console import Console, Progress, Remarks, plural
+from undivided.core.console import Console, LimitedWarnings, Progress, plural
 from undivided.core.errors import InputError, UndividedError
-from undivided.core.files import digest, read_json, sync, write_whole
-from undivided.core.locks import alone
+from undivided.core.files import fsync, read_json, sha256_of, write_atomic
+from undivided.core.locks import lock_folder
 from undivided.inference.workers.job import Job, Plan, Scan, Shard, scan, shards_done
 from undivided.inference.workers.processes import Crew, Event, Processes
 
@@ -60,7 +60,7 @@ def translate_file(
     _check(model, source, output, workers, ray)
     folder = Path(f"{output}.shards")
     plan = make_plan(model, source, folder, search or {}, prefix, scores, device, max(1, threads), engine)
-    with alone(folder, f"{folder}: another process is translating there; wait for it, or choose another --output"):
+    with lock_folder(folder, f"{folder}: another process is translating there; wait for it, or choose another --output"):
         plan.begin()
         leader = Leader(plan, Joined(plan, Path(output)), console)
         try:
@@ -103,7 +103,7 @@ def make_plan(
 ) -> Plan:
     """The job and its shards, and all that would change the output if it changed."""
     files = [path for path in (source, prefix) if path]
-    model_sha256 = digest(manifest.current(Path(model)) / manifest.NAME)
+    model_sha256 = sha256_of(manifest.current(Path(model)) / manifest.NAME)
     scans = [scan(path, text=path == source) for path in files]
     _check_prefixes(files, scans)
     settings = {"model": model_sha256, "scores": scores, "device": device, "threads": threads, "engine": engine}
@@ -139,7 +139,7 @@ class Leader:
         if before:
             console.say(f"going on: {self.done()}")
         self.progress = Progress(console, "translated lines", plan.lines, before=before)
-        self.remarks = Remarks(console)
+        self.remarks = LimitedWarnings(console)
         self.partial: Counter[int] = Counter()
         self.deaths: Counter[int] = Counter()
         self.stillborn = 0
@@ -259,7 +259,7 @@ class Joined:
             os.fsync(out.fileno())
             self.size = out.tell()
         self.count += len(added)
-        write_whole(self.note, json.dumps({"shards": self.count, "bytes": self.size}).encode())
+        write_atomic(self.note, json.dumps({"shards": self.count, "bytes": self.size}).encode())
         for shard in added:
             self.ready.remove(shard.number)
             shard.path(self.plan.folder).unlink()
@@ -272,9 +272,9 @@ class Joined:
         self.advance()
         if self.count != len(self.plan.shards):
             raise UndividedError(f"{self.plan.folder}: {shards_done(self.count, len(self.plan.shards))}; run the command again")
-        write_whole(self.note, json.dumps({"shards": self.count, "bytes": self.size}).encode())
+        write_atomic(self.note, json.dumps({"shards": self.count, "bytes": self.size}).encode())
         self.path.replace(self.output)
-        sync(self.output.parent)
+        fsync(self.output.parent)
 
 
 class Interrupt(Exception):

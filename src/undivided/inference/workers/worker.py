@@ -15,8 +15,8 @@ from typing import Any
 
 from undivided.config import CHUNK_LINES
 from undivided.core import manifest
-from undivided.core.errors import InputError, told
-from undivided.core.files import digest, fresh, write_whole
+from undivided.core.errors import InputError, describe_error
+from undivided.core.files import create_file, sha256_of, write_atomic
 from undivided.inference.engines.choice import surely_cpu
 from undivided.inference.lines import decoded, remarks, written
 from undivided.inference.translator import Translator
@@ -32,14 +32,14 @@ class Worker:
     def __init__(self, job: Job, slot: int = 0) -> None:
         self.job = job
         self.translator = Translator(job.model, _device(job.device, slot), job.threads, job.engine)
-        if digest(manifest.current(Path(job.model)) / manifest.NAME) != job.model_sha256:
+        if sha256_of(manifest.current(Path(job.model)) / manifest.NAME) != job.model_sha256:
             raise InputError(f"{job.model}: the model changed while it was used; begin anew, and let it be")
 
     def translate(self, shard: Shard, advance: Callable[[int], None] = lambda count: None) -> None:
         """Translate a shard. Its file is there when its marker is."""
         folder, sha256, notes = Path(self.job.folder), hashlib.sha256(), Notes()
         part = shard.path(folder).with_suffix(f".{os.getpid()}.part")
-        with fresh(part) as stream:
+        with create_file(part) as stream:
             for text in self._texts(shard, notes, advance):
                 content = text.encode("utf-8")
                 sha256.update(content)
@@ -48,7 +48,7 @@ class Worker:
             os.fsync(stream.fileno())
         part.replace(shard.path(folder))
         facts = {"sha256": sha256.hexdigest(), "lines": shard.lines, "remarks": notes.kept, "more": notes.more}
-        write_whole(shard.marker(folder), json.dumps(facts).encode())
+        write_atomic(shard.marker(folder), json.dumps(facts).encode())
 
     def _texts(self, shard: Shard, notes: Notes, advance: Callable[[int], None]) -> Iterator[str]:
         """What is written for each line. Whole windows go through the translator, so that batches are the same in any run."""
@@ -107,7 +107,7 @@ def attempt(action: Callable[[], None]) -> dict[str, Any]:
         action()
         return {}
     except Exception as error:
-        known = told(error)
+        known = describe_error(error)
         if known is None:
             raise
         return {"failed": known[0], "code": known[1]}

@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from undivided.core.errors import InputError
-from undivided.core.files import write_whole
+from undivided.core.files import write_atomic
 from undivided.nn.backend.build import home, processor
 
 PAYS = 1.4
@@ -49,7 +49,7 @@ def rounding_pays() -> bool:
         return float(path.read_text()) >= PAYS
     found = _tried()
     with contextlib.suppress(OSError):
-        write_whole(path, f"{found}\n".encode())
+        write_atomic(path, f"{found}\n".encode())
     return found >= PAYS
 
 

@@ -7,7 +7,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from undivided.core.files import write_whole
+from undivided.core.files import write_atomic
 from undivided.paper.faq.question import Question
 from undivided.paper.report import COLOURS
 
@@ -44,7 +44,7 @@ def write_picture(question: Question[Any], numbers: Any, path: Path) -> None:
     # Few colours: a picture then takes a third of the bytes, and looks the same.
     small = BytesIO()
     Image.open(drawn).convert("RGB").quantize(96).save(small, format="png", optimize=True)
-    write_whole(path, small.getvalue())
+    write_atomic(path, small.getvalue())
 
 
 def banded(axes: Axes, xs: Any, runs: Any, colour: str, label: str, style: str = "-") -> None:

@@ -12,7 +12,7 @@ from undivided.config import Recipe, SearchConfig, build_recipe
 from undivided.config.settings import Values, as_values, list_faults, merge
 from undivided.core.console import Console, plural
 from undivided.core.errors import InputError
-from undivided.core.files import digest
+from undivided.core.files import sha256_of
 from undivided.data.subwords import Subwords, Tokenizer, learn_subwords, learn_words, vocab_size_for
 from undivided.inference.engines.torch import TorchEngine
 from undivided.inference.translator import Translation, Translator
@@ -54,7 +54,7 @@ def open_treebank(folder: Path, first: int, console: Console, grafts: int = 0) -
         console.warn(f"left out of training: {fault}")
     first = first or max(len(train), len(dev), len(test))
     console.say(f"{folder}: {len(train[:first]):,} + {len(dev[:first]):,} + {len(test[:first]):,} trees")
-    return Treebank(folder.name, train[:first], dev[:first], test[:first], {path.name: digest(path) for path in paths}, grafts)
+    return Treebank(folder.name, train[:first], dev[:first], test[:first], {path.name: sha256_of(path) for path in paths}, grafts)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from undivided.config import Recipe, build_recipe
 from undivided.config.settings import Values, merge
 from undivided.core.console import Console, Progress, duration, plural
 from undivided.core.errors import InputError
-from undivided.core.files import write_whole
+from undivided.core.files import write_atomic
 from undivided.data.corpus import read_lines
 from undivided.inference.score import Score, bleu, moses
 from undivided.inference.translator import Translator
@@ -113,7 +113,7 @@ def prepare(values: Values, data: Path, out: Path, checksums: Path | None, conso
     places = {"data": {part: [text.paths[part]] for part in ("train", "valid")}, "train": {"out": str(out / "model")}}
     # Through JSON, for YAML knows no keys but plain text, and those of a recipe know their line.
     full: Values = json.loads(json.dumps(merge(values, places)))
-    write_whole(_recipe_of(out), yaml.safe_dump(full, allow_unicode=True, sort_keys=False).encode())
+    write_atomic(_recipe_of(out), yaml.safe_dump(full, allow_unicode=True, sort_keys=False).encode())
     return full, text
 
 
