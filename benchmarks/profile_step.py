@@ -20,7 +20,7 @@ from undivided.config import Recipe, build_recipe
 from undivided.core.ids import EOS, PAD
 from undivided.data.batches import Batch, make_batch
 from undivided.models import make_model
-from undivided.nn.backend.products import rounded_products
+from undivided.nn.backend.products import bfloat16_products
 from undivided.nn.dropout import seeded_dropout
 from undivided.nn.loss import smoothed_loss
 from undivided.training.plan import model_cost
@@ -87,7 +87,7 @@ def main() -> None:
         return model.decode(model.encode(batch.src, batch.src_mask), batch.tgt_in)
 
     def step(batch: Batch) -> None:
-        with seeded_dropout(1), rounded_products(options.rounded):
+        with seeded_dropout(1), bfloat16_products(options.rounded):
             loss, _ = smoothed_loss(states_of(batch), model.output_weight, batch.tgt_out, 0.1)
         torch.autograd.grad(loss, list(model.parameters()))
 
@@ -103,7 +103,7 @@ def main() -> None:
 
     def loss_alone(batch: Batch) -> None:
         given = states[id(batch)].detach().requires_grad_()
-        with rounded_products(options.rounded):
+        with bfloat16_products(options.rounded):
             loss, _ = smoothed_loss(given, model.output_weight, batch.tgt_out, 0.1)
         torch.autograd.grad(loss, [given, model.output_weight])
 

@@ -43,7 +43,7 @@ def measure(folder: str, crew: int, steps: int) -> None:
     import torch
 
     from undivided.core.console import Console
-    from undivided.nn.device import Crew, use_threads
+    from undivided.nn.device import ThreadPool, use_threads
     from undivided.training.loop import Trainer
     from undivided.training.prepare import prepare_recipe
 
@@ -54,7 +54,7 @@ def measure(folder: str, crew: int, steps: int) -> None:
     plan = prepare_recipe(values, console)
     with plan.begun():
         trainer = Trainer(plan.recipe, plan.folder.parent, console)
-    trainer.workers.crew = Crew(crew)
+    trainer.workers.crew = ThreadPool(crew)
     trainer.model.train()
     plans = trainer.task.stream.plans()
     for _ in range(5):

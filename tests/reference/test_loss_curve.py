@@ -12,7 +12,7 @@ from samples import sentences, tiny_recipe, write_pairs
 from undivided.core.console import Console
 from undivided.core.ids import PAD
 from undivided.data.batches import make_batch
-from undivided.nn.device import Crew
+from undivided.nn.device import ThreadPool
 from undivided.nn.layers import sinusoids
 from undivided.training.loop import Trainer
 from undivided.training.prepare import prepare_recipe
@@ -56,7 +56,7 @@ def started(folder):
     plan = prepare_recipe(recipe, console)
     with plan.begun():
         trainer = Trainer(plan.recipe, plan.folder.parent, console)
-    trainer.crew = Crew(2)
+    trainer.crew = ThreadPool(2)
     trainer.model.train()
     return trainer
 

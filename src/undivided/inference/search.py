@@ -177,7 +177,7 @@ class BeamSearch:
         logits = self.model.step(self.state, self.tokens[:, :, -1])
         if self.rule is None and length > self.forced.shape[1] and kernels.hasten(logits):
             # The best of all are among the best of each beam.
-            scores, listed = kernels.best_next(logits, min(count, logits.shape[-1]), EOS)
+            scores, listed = kernels.top_tokens(logits, min(count, logits.shape[-1]), EOS)
         else:
             scores, listed = log_probabilities(logits, self.forced, length - 1), None
             if self.rule is not None:

@@ -23,7 +23,7 @@ from undivided.look.result import Candidate, Facts, Lens, Look, Numbers, Step, T
 from undivided.look.saliency import saliency
 from undivided.look.space import space
 from undivided.models import Memory, Seq2Seq
-from undivided.nn.attention import MultiHeadAttention, watch
+from undivided.nn.attention import MultiHeadAttention, attention_hook
 
 CANDIDATES, LENS = 10, 5
 """How many tokens are kept of a prediction, and of what a layer would predict."""
@@ -149,7 +149,7 @@ def _use(owner: nn.Module, in_encoder: bool) -> Use:
 def passed(model: Seq2Seq, batch: Batch) -> Seen:
     """One teacher-forced pass, watched."""
     seen = Seen(cast(nn.Module, model))
-    with watch(seen):
+    with attention_hook(seen):
         seen.memory = model.encode(batch.src, None)
         seen.states = model.decode(seen.memory, batch.tgt_in)
     return seen

@@ -18,7 +18,7 @@ from undivided.inference.search import BeamSearch, begin_beam_search, forced_sco
 from undivided.look.capture import passed
 from undivided.look.result import USES, Alternative, HeadOff, Look, Use
 from undivided.models import Seq2Seq
-from undivided.nn.attention import Watcher, watch
+from undivided.nn.attention import AttentionHook, attention_hook
 
 OTHERS = 3
 """Other words tried at each step."""
@@ -36,7 +36,7 @@ class Head:
     head: int
     owner: nn.Module
 
-    def off(self) -> Watcher:
+    def off(self) -> AttentionHook:
         """A watcher under which the head adds nothing: its weights are 0."""
 
         def see(owner: nn.Module, weights: Tensor) -> Tensor:
@@ -103,7 +103,7 @@ def _heads_off(artifact: Artifact, seen: Look, config: SearchConfig, advance: Ca
     for start in range(0, len(every), TOGETHER):
         some = every[start : start + TOGETHER]
         off = EachOff(some)
-        with torch.inference_mode(), watch(off):
+        with torch.inference_mode(), attention_hook(off):
             left = [sum(row) for row in forced_scores(model, [source] * len(some), [target] * len(some), device)]
             off.search = begin_beam_search(model, [source] * len(some), config, device)
             found = [best[0] for best in off.search.run()]

@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from undivided.nn.attention import seen
+from undivided.nn.attention import apply_hook
 
 
 def additive_weights(query: Tensor, key: Tensor, energy: Tensor, mask: Tensor | None) -> Tensor:
@@ -48,5 +48,5 @@ class Alignment(nn.Module):
             weights = additive_weights(self.query(query), key, self.energy.weight[0], mask)
         else:
             weights = multiplicative_weights(query, key, mask)
-        weights = seen(self, weights[:, None])[:, 0]  # B T S
+        weights = apply_hook(self, weights[:, None])[:, 0]  # B T S
         return weights @ value, weights

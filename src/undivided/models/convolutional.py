@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from undivided.config import ModelConfig
 from undivided.models.alignment import multiplicative_weights
 from undivided.models.contract import Memory, Seq2Seq
-from undivided.nn.attention import seen
+from undivided.nn.attention import apply_hook
 from undivided.nn.dropout import Dropout
 from undivided.nn.layers import Positions, initialise_linear
 
@@ -39,7 +39,7 @@ class GatedConvolution(nn.Module):
 
     def initialise(self) -> None:
         """A gate halves what passes, and dropout adds variance: weights that bring it back to that of the input."""
-        std = math.sqrt(4 * (1 - self.dropout.share) / self.both.in_features)
+        std = math.sqrt(4 * (1 - self.dropout.rate) / self.both.in_features)
         nn.init.normal_(self.both.weight, std=std)
         nn.init.zeros_(self.both.bias)
 
@@ -68,7 +68,7 @@ class Attention(nn.Module):
         """States `B T D`, or beams `B W D`, with what of the source they asked for; and the weights `B T S`."""
         query = (self.query(h) + embedded) * HALF * self.scale
         weights = multiplicative_weights(query, reading.key, reading.mask)
-        weights = seen(self, weights[:, None])[:, 0]  # B T S
+        weights = apply_hook(self, weights[:, None])[:, 0]  # B T S
         return (h + self.output(weights @ reading.value)) * HALF, weights
 
 

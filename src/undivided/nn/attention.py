@@ -30,19 +30,19 @@ def attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = N
     return weights @ value, weights
 
 
-Watcher = Callable[[nn.Module, Tensor], Tensor]
+AttentionHook = Callable[[nn.Module, Tensor], Tensor]
 """Is shown the weights `… H T S` of every attention with the module they belong to; returns those to go on with."""
 
 
 class _Watching(threading.local):
-    watcher: Watcher | None = None
+    watcher: AttentionHook | None = None
 
 
 _watching = _Watching()
 
 
 @contextmanager
-def watch(watcher: Watcher) -> Iterator[None]:
+def attention_hook(watcher: AttentionHook) -> Iterator[None]:
     """Within it, in this thread, a watcher sees the weights of every attention, and may change them."""
     before, _watching.watcher = _watching.watcher, watcher
     try:
@@ -51,12 +51,12 @@ def watch(watcher: Watcher) -> Iterator[None]:
         _watching.watcher = before
 
 
-def watched() -> bool:
+def is_recording() -> bool:
     """Whether somebody watches in this thread."""
     return _watching.watcher is not None
 
 
-def seen(owner: nn.Module, weights: Tensor) -> Tensor:
+def apply_hook(owner: nn.Module, weights: Tensor) -> Tensor:
     """The weights `… H T S` after whoever watches has seen them. Every attention of every model passes here."""
     return weights if _watching.watcher is None else _watching.watcher(owner, weights)
 
@@ -77,9 +77,9 @@ def attend(
 
     Where somebody watches, the weights of an `owner` are computed by plain products, which show them.
     """
-    share = dropout.share if dropout is not None and dropout.training else 0.0
+    share = dropout.rate if dropout is not None and dropout.training else 0.0
     short = query.shape[-2] * key.shape[-2] <= LARGEST_SCORES
-    shown = owner is not None and watched()
+    shown = owner is not None and is_recording()
     # With dropout on a CPU only the plain products take their masks from our generator.
     if not shown and (query.device.type != "cpu" or not (short or share)):
         return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=share)
@@ -88,7 +88,7 @@ def attend(
         scores.masked_fill_(~mask, -math.inf)
     weights = scores.softmax(dim=-1)
     if owner is not None:
-        weights = seen(owner, weights)
+        weights = apply_hook(owner, weights)
     return (weights if dropout is None else dropout(weights)) @ value
 
 
@@ -212,7 +212,7 @@ class MultiHeadAttention(nn.Module):
 
     def _in_one_pass(self, query: Tensor, key: Tensor) -> bool:
         """Whether the kernels do it: for gradients, nobody watching, no dropout on weights, sequences short enough."""
-        plain = not watched() and not (self.dropout.share and self.training)
+        plain = not is_recording() and not (self.dropout.rate and self.training)
         return plain and query.shape[1] * key.shape[1] <= LARGEST_SCORES and kernels.serve(query) and self._suits(query)
 
     def _suits(self, x: Tensor) -> bool:
@@ -220,7 +220,7 @@ class MultiHeadAttention(nn.Module):
 
     def _hastened(self, x: Tensor) -> bool:
         """Whether the kernels do a step of decoding."""
-        return kernels.hasten(x) and not watched() and self._suits(x)
+        return kernels.hasten(x) and not is_recording() and self._suits(x)
 
     def read(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of the encoder's output, `B H S K`, for many steps."""
@@ -236,7 +236,7 @@ class MultiHeadAttention(nn.Module):
         if self._hastened(query):
             rows = torch.arange(len(x), device=x.device).repeat_interleave(x.shape[1])[:, None].expand(-1, key.shape[2])
             real = None if mask is None else mask[:, 0, 0].repeat_interleave(x.shape[1], dim=0)
-            return self.output(kernels.attend_rows(query, key, value, rows, real))
+            return self.output(kernels.attend_cached(query, key, value, rows, real))
         return self.join(attend(self.heads(query), key, value, mask, self.dropout, self))
 
     def step(self, x: Tensor, cache: Cache) -> Tensor:
@@ -247,7 +247,7 @@ class MultiHeadAttention(nn.Module):
         first = max(0, cache.places.shape[1] - self.window // 2 - 1) if self.window else 0
         if self._hastened(packed):
             keys, values = self.heads(cache.keys), self.heads(cache.values)
-            return self.output(kernels.attend_rows(query, keys, values, cache.places, first=first))
+            return self.output(kernels.attend_cached(query, keys, values, cache.places, first=first))
         keys, values = (self.heads(part).unflatten(0, x.shape[:2]) for part in cache.read(first))  # B W H T K
         query = query.unflatten(2, (self.n_heads, 1, -1))  # B W H 1 K
         return self.output(attend(query, keys, values, owner=self).reshape(*x.shape[:2], -1))

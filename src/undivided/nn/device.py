@@ -16,7 +16,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class Crew:
+class ThreadPool:
     """Workers that share one model, each computing with a single CPU thread.
 
     Threads that split every single operation meet at a barrier after each; where another program shares the cores they wait

@@ -54,27 +54,27 @@ class Dropout(nn.Module):
     than one random float; the scale is that of the rounded share, so expectations are exact.
     """
 
-    def __init__(self, share: float) -> None:
+    def __init__(self, rate: float) -> None:
         super().__init__()
-        self.share = share
+        self.rate = rate
 
     def forward(self, x: Tensor) -> Tensor:
-        if not self.training or not self.share:
+        if not self.training or not self.rate:
             return x
         if x.device.type != "cpu":
-            return F.dropout(x, self.share)
+            return F.dropout(x, self.rate)
         mask = self.mask()
         return kernels.drop(x, mask) if kernels.serve(x) else x * as_factors(mask, x)
 
-    def mask(self) -> kernels.Mask:
+    def mask(self) -> kernels.DropoutMask:
         """The next mask on a CPU."""
-        if not self.training or not self.share:
-            return kernels.WHOLE
-        threshold = min(255, round(self.share * 256))
-        return kernels.Mask(_drawn(), threshold, 256 / (256 - threshold))
+        if not self.training or not self.rate:
+            return kernels.KEEP_ALL
+        threshold = min(255, round(self.rate * 256))
+        return kernels.DropoutMask(_drawn(), threshold, 256 / (256 - threshold))
 
 
-def as_factors(mask: kernels.Mask, like: Tensor) -> Tensor:
+def as_factors(mask: kernels.DropoutMask, like: Tensor) -> Tensor:
     """The scale where an element stays, 0 elsewhere: the same mask as that of the kernels, by PyTorch."""
     words = mix_bits(np.arange(1, -(-like.numel() // 8) + 1, dtype=np.uint64) * _STEP + np.uint64(mask.seed))
     kept = torch.from_numpy(words.view(np.uint8))[: like.numel()].view(like.shape) >= mask.threshold

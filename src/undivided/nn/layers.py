@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from undivided.config import ModelConfig
 from undivided.core.errors import InputError
 from undivided.nn.backend import kernels
-from undivided.nn.backend.products import Linear, linear_relu, rounded_feed_forward, rounds
+from undivided.nn.backend.products import Linear, linear_relu, rounded_feed_forward, uses_bfloat16
 from undivided.nn.dropout import Dropout
 
 
@@ -28,9 +28,9 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(config.activation_dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.activation == "relu" and rounds(x) and not (self.training and self.dropout.share):
+        if self.activation == "relu" and uses_bfloat16(x) and not (self.training and self.dropout.rate):
             return rounded_feed_forward(x, self.inner, self.outer)
-        if self.activation == "relu" and not rounds(x):
+        if self.activation == "relu" and not uses_bfloat16(x):
             first = kernels.linear_relu if kernels.serve(x) else linear_relu
             return self.outer(self.dropout(first(x, self.inner.weight, self.inner.bias)))
         x = self.inner(x)

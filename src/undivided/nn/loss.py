@@ -10,7 +10,7 @@ from torch import Tensor
 
 from undivided.core.ids import PAD
 from undivided.nn.backend import kernels
-from undivided.nn.backend.products import rounds
+from undivided.nn.backend.products import uses_bfloat16
 
 CHUNK_ELEMENTS = 1 << 21
 """Logits held at a time: 8 MB in float32, so that a chunk stays in the cache between its passes."""
@@ -24,7 +24,7 @@ def smoothed_loss(states: Tensor, weight: Tensor, tgt_out: Tensor, smoothing: fl
     The target distribution is (1 − ε) on the right token and ε/V on all: `F.cross_entropy(label_smoothing=ε)`.
     """
     rows, labels = _real(states, tgt_out)
-    if rounds(rows):
+    if uses_bfloat16(rows):
         rows, weight = _even(rows) if kernels.fit(rows) else rows.bfloat16(), weight.bfloat16()
     elif torch.is_autocast_enabled(rows.device.type):
         dtype = torch.get_autocast_dtype(rows.device.type)
@@ -40,7 +40,7 @@ def consistent_loss(states: Tensor, weight: Tensor, tgt_out: Tensor, smoothing: 
     mean of both Kullback-Leibler divergences, so that the strength means what it does in their paper.
     """
     (first, labels), (second, _) = (_real(each, tgt_out) for each in states.chunk(2))
-    if rounds(first) and kernels.fit(first):
+    if uses_bfloat16(first) and kernels.fit(first):
         first, second, weight = _even(first), _even(second), weight.bfloat16()
     else:
         first, second, weight = first.float(), second.float(), weight.float()

@@ -13,7 +13,7 @@ from torch.distributed.fsdp import fully_shard
 from undivided.config import Recipe
 from undivided.core.errors import InputError, UndividedError
 from undivided.data.batches import Batch
-from undivided.nn.device import Crew
+from undivided.nn.device import ThreadPool
 from undivided.training.distributed import Group
 from undivided.training.gradients import GradientSum, GradientWorkers, is_out_of_memory
 from undivided.training.tasks import BatchLoss, Task
@@ -41,7 +41,7 @@ class FsdpWorkers(GradientWorkers):
         if recipe.train.precision == "float16":
             raise InputError("train.precision: float16 is not for train.shard; use bfloat16 or float32")
         super().__init__(recipe, task, group)
-        self.crew = Crew(1)
+        self.crew = ThreadPool(1)
         mesh = init_device_mesh(self.device.type, (group.size,))
         for unit in _units(task.model):
             fully_shard(unit, mesh=mesh)

@@ -15,8 +15,8 @@ from undivided.config import Recipe
 from undivided.core.errors import UndividedError
 from undivided.core.random import random_bits
 from undivided.data.batches import Batch
-from undivided.nn.backend.products import choose_precision, rounded_products
-from undivided.nn.device import Crew, one_thread
+from undivided.nn.backend.products import bfloat16_products, choose_precision
+from undivided.nn.device import ThreadPool, one_thread
 from undivided.nn.dropout import seeded_dropout
 from undivided.training.distributed import Group
 from undivided.training.tasks import Task
@@ -51,7 +51,7 @@ class GradientWorkers:
         if recipe.train.precision == "auto" and not all(group.min_values(float(self.precision is torch.bfloat16))):
             self.precision = torch.float32
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision is torch.float16)
-        self.crew = Crew(torch.get_num_threads() if self.device.type == "cpu" else 1)
+        self.crew = ThreadPool(torch.get_num_threads() if self.device.type == "cpu" else 1)
 
     def split_micro_batches(self, batches: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The pairs of each batch dealt out: the same parts for any number of threads and processes."""
@@ -122,7 +122,7 @@ class GradientWorkers:
     def half(self) -> AbstractContextManager[object]:
         """Within, products are in half precision if that is asked for."""
         if self.device.type == "cpu":
-            return rounded_products(self.precision is torch.bfloat16)
+            return bfloat16_products(self.precision is torch.bfloat16)
         return torch.autocast(self.device.type, self.precision, enabled=self.precision is not torch.float32)
 
     @contextmanager

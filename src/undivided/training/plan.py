@@ -15,7 +15,7 @@ from undivided.core.errors import InputError
 from undivided.core.ids import EOS
 from undivided.data.batches import make_batch
 from undivided.models import make_model
-from undivided.nn.backend.products import choose_precision, rounded_products
+from undivided.nn.backend.products import bfloat16_products, choose_precision
 from undivided.nn.loss import smoothed_loss
 from undivided.training.schedule import make_optimizer
 
@@ -155,7 +155,7 @@ def measure(plan: Plan, seconds: float = 10.0) -> Speed:
     end = time.monotonic() + seconds
     while len(steps) < 2 or time.monotonic() < end:
         began = time.monotonic()
-        with rounded_products(half):
+        with bfloat16_products(half):
             states = model.decode(model.encode(batch.src, None), batch.tgt_in)
             loss, _ = smoothed_loss(states, model.output_weight, batch.tgt_out, plan.recipe.train.label_smoothing)
         (loss / batch.tgt_out.numel()).backward()

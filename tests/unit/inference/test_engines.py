@@ -28,7 +28,7 @@ from undivided.inference.engines.torch import TorchEngine
 from undivided.inference.search import forced_scores
 from undivided.inference.translator import Translator
 from undivided.models import make_model
-from undivided.nn.attention import watch
+from undivided.nn.attention import attention_hook
 from undivided.nn.backend.products import packing_works
 from undivided.nn.device import one_thread
 
@@ -366,7 +366,7 @@ def test_whoever_watches_sees_every_batch(translator, monkeypatch):
     rows = translator.artifact.tokenizer.source.encode([source for source, _ in sentences(20, seed=7)])
     sentences_seen = []
     encoder = translator.artifact.model.encoder[0].self_attention
-    with watch(lambda owner, weights: (owner is encoder and sentences_seen.append(len(weights))) or weights):
+    with attention_hook(lambda owner, weights: (owner is encoder and sentences_seen.append(len(weights))) or weights):
         list(TorchEngine(translator.artifact).search(rows, SearchConfig(beam_size=1), [[]] * len(rows), range(len(rows))))
     assert sum(sentences_seen) == len(rows)
     assert len(sentences_seen) > 1

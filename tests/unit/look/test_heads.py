@@ -140,13 +140,13 @@ def census_of(translator, monkeypatch, weights_of):
     """A census over attention that a function of the shape makes up."""
 
     def made(query, key, value, mask=None, dropout=None, owner=None):
-        from undivided.nn.attention import seen
+        from undivided.nn.attention import apply_hook
 
         weights = torch.tensor(weights_of(query.shape[-2], key.shape[-2]), dtype=torch.float32)
         if mask is not None:
             weights = weights.masked_fill(~mask, 0.0)
         weights = weights / weights.sum(-1, keepdim=True).clamp(min=1e-9)
-        seen(owner, weights.expand(*query.shape[:-2], *weights.shape[-2:]))
+        apply_hook(owner, weights.expand(*query.shape[:-2], *weights.shape[-2:]))
         return attend(query, key, value, mask, dropout)
 
     monkeypatch.setattr("undivided.nn.attention.attend", made)
@@ -230,7 +230,7 @@ def test_the_report_has_every_head(result):
 def test_bleu_lost_is_bleu_with_and_without(translator, files, result):
     from undivided.inference.score import bleu
     from undivided.look.what_if import heads
-    from undivided.nn.attention import watch
+    from undivided.nn.attention import attention_hook
 
     chosen = [pair for pair in sentences(9, seed=6) if pair != sentences(9, seed=6)[2]]
     sources, references = zip(*chosen)
@@ -238,7 +238,7 @@ def test_bleu_lost_is_bleu_with_and_without(translator, files, result):
     assert result.bleu.score == pytest.approx(whole)
     artifact = translator.artifact
     head = heads(artifact.model, *(side.encode([sources[0]])[0] for side in (artifact.tokenizer.source,) * 2))[-1]
-    with watch(head.off()):
+    with attention_hook(head.off()):
         without = bleu(translator.translate(list(sources), beam_size=1), references, "de").score
     assert result.heads[-1].bleu_lost == pytest.approx(whole - without)
 

@@ -22,7 +22,7 @@ from undivided.look import Look, look
 from undivided.look.capture import capture, passed
 from undivided.look.result import FATES, plain, readable
 from undivided.models import make_model
-from undivided.nn.attention import MultiHeadAttention, attend, attention, watch
+from undivided.nn.attention import MultiHeadAttention, attend, attention, attention_hook
 from undivided.nn.backend import kernels
 
 LINES = [source for source, _ in sentences(6, seed=9)]
@@ -55,7 +55,7 @@ def test_a_watcher_sees_the_weights_of_eq_1_and_changes_no_bit():
     query, key, value = torch.randn(3, 2, 4, 5, 8)
     mask = torch.ones(5, 5, dtype=torch.bool).tril()
     owner, shown = nn.Identity(), []
-    with watch(lambda module, weights: (shown.append((module, weights)), weights)[1]):
+    with attention_hook(lambda module, weights: (shown.append((module, weights)), weights)[1]):
         watched = attend(query, key, value, mask, owner=owner)
     assert torch.equal(watched, attend(query, key, value, mask, owner=owner))
     [(module, weights)] = shown
@@ -66,7 +66,7 @@ def test_a_watcher_sees_the_weights_of_eq_1_and_changes_no_bit():
 def test_long_sequences_are_shown_too():
     query, key, value = torch.randn(3, 1, 1, 200, 4)
     shown = []
-    with watch(lambda module, weights: (shown.append(weights), weights)[1]):
+    with attention_hook(lambda module, weights: (shown.append(weights), weights)[1]):
         watched = attend(query, key, value, owner=nn.Identity())
     assert shown[0].shape == (1, 1, 200, 200)
     torch.testing.assert_close(watched, attend(query, key, value, owner=nn.Identity()))
@@ -74,9 +74,9 @@ def test_long_sequences_are_shown_too():
 
 def test_a_watcher_may_change_the_weights_and_leaves_nothing_behind():
     query, key, value = torch.randn(3, 2, 4, 5, 8)
-    with watch(lambda module, weights: weights * 0):
+    with attention_hook(lambda module, weights: weights * 0):
         assert attend(query, key, value, owner=nn.Identity()).abs().max() == 0
-    with pytest.raises(RuntimeError, match="stop"), watch(lambda module, weights: weights * 0):
+    with pytest.raises(RuntimeError, match="stop"), attention_hook(lambda module, weights: weights * 0):
         raise RuntimeError("stop")
     assert attend(query, key, value, owner=nn.Identity()).abs().max() > 0
 
@@ -84,7 +84,7 @@ def test_a_watcher_may_change_the_weights_and_leaves_nothing_behind():
 def test_other_threads_are_not_watched():
     query, key, value = torch.randn(3, 2, 4, 5, 8)
     shown, other = [], []
-    with watch(lambda module, weights: (shown.append(weights), weights)[1]):
+    with attention_hook(lambda module, weights: (shown.append(weights), weights)[1]):
         worker = threading.Thread(target=lambda: other.append(attend(query, key, value, owner=nn.Identity())))
         worker.start()
         worker.join()
@@ -98,7 +98,7 @@ def watched_and_not(translator):
 
     def both():
         shown = []
-        with watch(lambda module, weights: (shown.append(1), weights)[1]):
+        with attention_hook(lambda module, weights: (shown.append(1), weights)[1]):
             seen = list(translator.stream(LINES, n_best=3))
         assert shown
         return seen, list(translator.stream(LINES, n_best=3))

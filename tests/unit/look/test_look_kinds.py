@@ -19,7 +19,7 @@ from undivided.look.heads import report
 from undivided.look.heads.report import table
 from undivided.look.what_if import heads
 from undivided.models import make_model
-from undivided.nn.attention import watch
+from undivided.nn.attention import attention_hook
 
 LINES = [source for source, _ in sentences(6, seed=9)]
 ATTENTIVE = {
@@ -92,7 +92,7 @@ def test_looking_changes_no_bit_of_a_translation(artifact):
     after = search(artifact.model, source, config, torch.device("cpu"))[0][0]
     assert before == after
     assert (result.score, result.log_probability) == (before.score, before.log_probability)
-    with watch(lambda owner, weights: weights):
+    with attention_hook(lambda owner, weights: weights):
         assert search(artifact.model, source, config, torch.device("cpu"))[0][0] == before
 
 
@@ -144,7 +144,7 @@ def test_every_attention_is_turned_off_in_turn(artifact):
     cpu = torch.device("cpu")
     before = sum(forced_scores(artifact.model, [left], [right], cpu)[0])
     for head, off in zip(heads(artifact.model, left, right), result.heads_off):
-        with watch(head.off()):
+        with attention_hook(head.off()):
             after = sum(forced_scores(artifact.model, [left], [right], cpu)[0])
             best = search(artifact.model, [left], artifact.recipe.search, cpu)[0][0]
         assert off.lost == pytest.approx(before - after, abs=1e-3)

@@ -18,7 +18,7 @@ from undivided.look import View, kind_of, look, page, questions, summary, what_i
 from undivided.look.html import MODULES, embedded, inlined, packed, read
 from undivided.look.text import columns, padded, shown
 from undivided.look.what_if import heads
-from undivided.nn.attention import watch
+from undivided.nn.attention import attention_hook
 
 LINES = [source for source, _ in sentences(6, seed=9)]
 HOSTILE = "</script><script>alert(1)</script> %data% \u2028 & 'x' \"y\" 🏳️‍🌈 שלום"
@@ -50,7 +50,7 @@ def test_every_head_is_turned_off_in_turn(translator, asked):
     source, target = [token.id for token in asked.source], [token.id for token in asked.tgt_out]
     before = sum(forced_scores(model, [source], [target], device)[0])
     for head, off in zip(heads(model, source, target), asked.heads_off):
-        with watch(head.off()):
+        with attention_hook(head.off()):
             assert translator.translate(LINES[0]) == off.translation
             best = search(model, [source], translator.search_config(), device)[0][0]
             after = sum(forced_scores(model, [source], [target], device)[0])
@@ -64,7 +64,7 @@ def test_a_head_that_is_off_adds_nothing(translator):
     model = translator.artifact.model
     source, target = (side.encode([LINES[0]])[0] for side in (translator.artifact.tokenizer.source,) * 2)
     head = next(head for head in heads(model, source, target) if head.use == "cross" and head.head == 1)
-    with watch(head.off()):
+    with attention_hook(head.off()):
         off = forced_scores(model, [source], [target], translator.device)[0]
     weight = model.decoder[0].cross_attention.output.weight
     width = weight.shape[1] // 2

@@ -10,7 +10,7 @@ from undivided.config import ModelConfig
 from undivided.core.errors import InputError
 from undivided.core.ids import PAD
 from undivided.models import make_model
-from undivided.nn.device import Crew, choose_device, use_threads
+from undivided.nn.device import ThreadPool, choose_device, use_threads
 from undivided.nn.dropout import Dropout, seeded_dropout
 from undivided.nn.loss import smoothed_loss
 
@@ -71,7 +71,7 @@ def test_the_loss_in_half_precision_is_near_the_exact_one():
 
 
 def test_a_crew_keeps_the_order_and_computes_with_one_thread_each():
-    crew = Crew(2)
+    crew = ThreadPool(2)
     meeting = threading.Barrier(2, timeout=10)
 
     def work(number):
@@ -86,7 +86,7 @@ def test_a_crew_keeps_the_order_and_computes_with_one_thread_each():
 
 def test_an_error_in_a_crew_is_raised():
     with pytest.raises(ZeroDivisionError):
-        Crew(2).map(lambda number: 1 / number, [1, 0])
+        ThreadPool(2).map(lambda number: 1 / number, [1, 0])
 
 
 def test_seeded_dropout_repeats_and_gives_torch_its_generator_back():
@@ -108,7 +108,7 @@ def test_seeded_dropout_repeats_and_gives_torch_its_generator_back():
 
 def test_workers_of_a_crew_stay_alone_whatever_another_thread_sets():
     """A worker that had not computed yet took over the number that the main thread set: a run was not the same twice."""
-    before, crew = torch.get_num_threads(), Crew(2)
+    before, crew = torch.get_num_threads(), ThreadPool(2)
     crew.map(lambda _: None, range(2))
     try:
         torch.set_num_threads(2)

@@ -19,7 +19,7 @@ from undivided.nn.layers import FeedForward, Residual
 from undivided.nn.loss import smoothed_loss
 
 pytestmark = pytest.mark.skipif(bool(kernels.reason()), reason=f"no kernels: {kernels.reason()}")
-MASK = kernels.Mask(seed=0xFEDCBA9876543210, threshold=64, scale=256 / 192)
+MASK = kernels.DropoutMask(seed=0xFEDCBA9876543210, threshold=64, scale=256 / 192)
 WORK = """
 import torch
 from undivided.nn.backend import kernels
@@ -62,7 +62,7 @@ def test_dropout_has_the_mask_that_pytorch_would_have(shape):
     assert_same(gradients(lambda x, y: kernels.drop(x, MASK, y), x, y), gradients(lambda x, y: y + x * as_factors(MASK, x), x, y))
 
 
-@pytest.mark.parametrize("mask", [kernels.WHOLE, MASK], ids=["whole", "dropout"])
+@pytest.mark.parametrize("mask", [kernels.KEEP_ALL, MASK], ids=["whole", "dropout"])
 @pytest.mark.parametrize("width", [5, 15, 128, 513])
 def test_norm_of_a_sum(mask, width):
     norm = nn.LayerNorm(width)
@@ -135,7 +135,7 @@ def test_search_with_and_without(beam, window, monkeypatch):
     wanted = SearchConfig(beam_size=beam, n_best=beam, max_extra=10)
     used = []
     monkeypatch.setattr(
-        kernels, "attend_rows", lambda *args, real=kernels.attend_rows, **more: used.append(1) or real(*args, **more)
+        kernels, "attend_cached", lambda *args, real=kernels.attend_cached, **more: used.append(1) or real(*args, **more)
     )
     ours = search(model, sources, wanted, torch.device("cpu"))
     assert len(used) >= 2 * 2 * 11
@@ -159,7 +159,7 @@ def test_one_position_reads_a_memory_with_padding(length):
     real = torch.rand(4 * beams, length) < 0.6
     real[:, 0] = True
     for mask in (None, real):
-        out = kernels.attend_rows(query, key, value, places, mask).view(4 * beams, heads, 2 * width)
+        out = kernels.attend_cached(query, key, value, places, mask).view(4 * beams, heads, 2 * width)
         scores = torch.einsum("bhk,bhtk->bht", query.view(-1, heads, width), key[places[:, 0]]) / math.sqrt(width)
         scores = scores if mask is None else scores.masked_fill(~mask[:, None], -math.inf)
         torch.testing.assert_close(
@@ -173,7 +173,7 @@ def test_best_next_tokens(vocabulary):
     for scale in (0.1, 3.0, 200.0):
         logits = scale * torch.randn(3, 4, vocabulary)
         count = min(8, vocabulary)
-        scores, tokens = kernels.best_next(logits, count, 3)
+        scores, tokens = kernels.top_tokens(logits, count, 3)
         wanted = logits.log_softmax(-1)
         wanted[..., :3] = -math.inf
         best, places = wanted.topk(count, dim=-1)
@@ -182,16 +182,16 @@ def test_best_next_tokens(vocabulary):
 
 
 def test_best_next_tokens_of_equals_and_of_nothing():
-    scores, tokens = kernels.best_next(torch.zeros(1, 200), 4, 3)
+    scores, tokens = kernels.top_tokens(torch.zeros(1, 200), 4, 3)
     assert tokens.tolist() == [[3, 4, 5, 6]]
     assert scores.tolist() == [pytest.approx([-math.log(200)] * 4)]
     only = torch.full((1, 100), -math.inf)
     only[0, 70] = 5.0
-    scores, tokens = kernels.best_next(only, 3, 3)
+    scores, tokens = kernels.top_tokens(only, 3, 3)
     assert tokens[0, 0] == 70
     assert scores[0, 0] == 0
     assert scores[0, 1:].tolist() == [-math.inf] * 2
-    scores, _ = kernels.best_next(torch.full((1, 100), math.nan), 2, 3)
+    scores, _ = kernels.top_tokens(torch.full((1, 100), math.nan), 2, 3)
     assert not (scores > -math.inf).any()
 
 

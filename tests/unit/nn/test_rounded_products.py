@@ -17,13 +17,13 @@ from undivided.models import make_model
 from undivided.nn.backend import products
 from undivided.nn.backend.products import (
     Linear,
-    Packs,
+    PackedWeights,
+    bfloat16_products,
     choose_precision,
     linear,
     linear_relu,
     packing_works,
-    rounded_products,
-    rounds,
+    uses_bfloat16,
 )
 from undivided.nn.layers import FeedForward
 from undivided.nn.loss import consistent_loss, smoothed_loss
@@ -48,11 +48,11 @@ def asked(monkeypatch):
 
         monkeypatch.setattr(products, "home", lambda: home)
         monkeypatch.setattr(products.subprocess, "run", run)
-        products.rounding_pays.cache_clear()
+        products.bfloat16_pays.cache_clear()
         return calls
 
     yield ask
-    products.rounding_pays.cache_clear()
+    products.bfloat16_pays.cache_clear()
 
 
 def rounded(x):
@@ -65,7 +65,7 @@ def test_factors_are_rounded_and_sums_are_not(bias, shape):
     """Against the exact product of the rounded factors: what is left is one rounding of the result."""
     torch.manual_seed(0)
     linear, x = Linear(300, 20, bias), torch.randn(*shape, 300, requires_grad=True)
-    with rounded_products():
+    with bfloat16_products():
         out = linear(x)
     exact = rounded(x) @ rounded(linear.weight).t() + (rounded(linear.bias) if bias else 0)
     assert out.dtype is torch.float32
@@ -85,7 +85,7 @@ def test_feed_forward_is_the_same_but_for_rounding():
     layer = FeedForward(ModelConfig(d_model=32, d_ff=64))
     x = torch.randn(3, 6, 32, requires_grad=True)
     exact = layer(x)
-    with rounded_products():
+    with bfloat16_products():
         out = layer(x)
     assert 0 < (out - exact).norm() < 0.01 * exact.norm()
     slope = torch.randn_like(out)
@@ -98,7 +98,7 @@ def test_feed_forward_is_the_same_but_for_rounding():
 @pytest.mark.parametrize("activation", ["relu", "swiglu"])
 def test_every_feed_forward_may_have_rounded_products(activation, activation_dropout):
     layer = FeedForward(ModelConfig(d_model=32, d_ff=64, activation=activation, activation_dropout=activation_dropout))
-    with rounded_products():
+    with bfloat16_products():
         layer(torch.randn(2, 5, 32)).sum().backward()
     assert all(bool(each.grad.isfinite().all()) and each.grad.norm() > 0 for each in layer.parameters())
 
@@ -127,7 +127,7 @@ def test_the_loss_is_near_the_exact_one(passes, rounded, exactly, kernels, monke
     labels = torch.randint(4, 50, (2, 9))
     labels[1, 6:] = PAD
     exact, _ = exactly(states, weight, labels)
-    with rounded_products():
+    with bfloat16_products():
         loss, _ = rounded(states, weight, labels)
     assert float(loss.detach()) == pytest.approx(float(exact.detach()), rel=0.01)
     sides = [torch.autograd.grad(each, (states, weight)) for each in (loss, exact)]
@@ -145,7 +145,7 @@ def test_the_gradient_of_a_whole_model_points_the_same_way(norm):
     src, tgt = torch.randint(4, 90, (6, 11)), torch.randint(4, 90, (6, 9))
 
     def gradient(on):
-        with rounded_products(on):
+        with bfloat16_products(on):
             loss, _ = smoothed_loss(model.decode(model.encode(src, None), tgt), model.output_weight, tgt.roll(-1, 1), 0.1)
         return torch.cat([each.flatten() for each in torch.autograd.grad(loss, list(model.parameters()))])
 
@@ -156,12 +156,12 @@ def test_the_gradient_of_a_whole_model_points_the_same_way(norm):
 
 def test_outside_of_it_nothing_is_rounded():
     linear, x = Linear(8, 8), torch.randn(3, 8)
-    with rounded_products():
-        assert rounds(x)
-        assert not rounds(x.double())
-        with rounded_products(False):
-            assert not rounds(x)
-    assert not rounds(x)
+    with bfloat16_products():
+        assert uses_bfloat16(x)
+        assert not uses_bfloat16(x.double())
+        with bfloat16_products(False):
+            assert not uses_bfloat16(x)
+    assert not uses_bfloat16(x)
     assert torch.equal(linear(x), nn.Linear.forward(linear, x))
 
 
@@ -181,26 +181,26 @@ def test_what_is_asked_for():
 def test_a_cpu_is_tried_once_in_a_process_of_its_own(tmp_path, asked, answer, code, chosen):
     calls = asked(tmp_path, answer, code)
     assert choose_precision("auto", CPU) is chosen
-    products.rounding_pays.cache_clear()
+    products.bfloat16_pays.cache_clear()
     assert choose_precision("auto", CPU) is chosen
     assert len(calls) == 1
 
 
 def test_a_damaged_memory_of_the_trial_is_made_anew(tmp_path, asked):
     calls = asked(tmp_path, "2.1\n")
-    assert products.rounding_pays()
+    assert products.bfloat16_pays()
     (kept,) = tmp_path.iterdir()
     kept.write_text("")
-    products.rounding_pays.cache_clear()
-    assert products.rounding_pays()
+    products.bfloat16_pays.cache_clear()
+    assert products.bfloat16_pays()
     assert (len(calls), kept.read_text()) == (2, "2.1\n")
 
 
 def test_the_trial_itself_tells_a_ratio(tmp_path, monkeypatch):
     monkeypatch.setattr(products, "home", lambda: tmp_path)
-    products.rounding_pays.cache_clear()
-    pays = products.rounding_pays()
-    products.rounding_pays.cache_clear()
+    products.bfloat16_pays.cache_clear()
+    pays = products.bfloat16_pays()
+    products.bfloat16_pays.cache_clear()
     (kept,) = tmp_path.iterdir()
     assert pays == (float(kept.read_text()) >= products.PAYS)
 
@@ -213,7 +213,7 @@ def test_what_does_not_pay_in_one_process_is_done_in_none(monkeypatch, setting, 
         def min_values(self, *numbers):
             return [min(each, least) for each in numbers]
 
-    monkeypatch.setattr(products, "rounding_pays", lambda: True)
+    monkeypatch.setattr(products, "bfloat16_pays", lambda: True)
     assert GradientWorkers(build_recipe({"train": {"precision": setting}}), None, Others(device=CPU)).precision is chosen
 
 
@@ -247,7 +247,7 @@ packed = pytest.mark.skipif(not packing_works(), reason="this PyTorch has no pac
 @pytest.mark.parametrize("shape", [(1, 40), (16, 40), (3, 7, 40), (2, 150, 40)])
 def test_packed_weights_change_nothing_but_the_last_bits(shape):
     torch.manual_seed(0)
-    x, weight, bias, packs = torch.randn(shape), torch.randn(72, 40), torch.randn(72), Packs()
+    x, weight, bias, packs = torch.randn(shape), torch.randn(72, 40), torch.randn(72), PackedWeights()
     with torch.inference_mode(), packs.used():
         for _ in range(2):
             torch.testing.assert_close(linear(x, weight), F.linear(x, weight), rtol=1e-5, atol=1e-4)
@@ -259,7 +259,7 @@ def test_packed_weights_change_nothing_but_the_last_bits(shape):
 @packed
 def test_packed_weights_may_be_rounded():
     torch.manual_seed(0)
-    x, weight, bias, packs = torch.randn(5, 7, 40), torch.randn(72, 40), torch.randn(72), Packs(rounded=True)
+    x, weight, bias, packs = torch.randn(5, 7, 40), torch.randn(72, 40), torch.randn(72), PackedWeights(rounded=True)
     wanted = x @ weight.t() + bias
     with torch.inference_mode(), packs.used():
         out = linear(x, weight, bias)
@@ -272,7 +272,7 @@ def test_packed_weights_may_be_rounded():
 @packed
 def test_rows_in_the_midst_of_a_tensor_are_read_as_they_are_and_nothing_is_written():
     torch.manual_seed(0)
-    whole, weight, packs = torch.randn(50, 40), torch.randn(72, 40), Packs()
+    whole, weight, packs = torch.randn(50, 40), torch.randn(72, 40), PackedWeights()
     before = whole.clone()
     with torch.inference_mode(), packs.used():
         for part in (whole[3:20], whole[45:], whole[:, :40:1], whole.t()[:, :40].t()[:7]):
@@ -282,7 +282,7 @@ def test_rows_in_the_midst_of_a_tensor_are_read_as_they_are_and_nothing_is_writt
 
 @packed
 def test_weights_are_packed_only_where_nothing_is_learned():
-    x, layer, packs = torch.randn(4, 32), Linear(32, 16), Packs()
+    x, layer, packs = torch.randn(4, 32), Linear(32, 16), PackedWeights()
     with packs.used():
         layer(x).sum().backward()
         with torch.no_grad():
@@ -291,8 +291,8 @@ def test_weights_are_packed_only_where_nothing_is_learned():
         with torch.inference_mode():
             layer(x)
             assert list(packs._made) == [(id(layer.weight), torch.float32)]
-            assert not Packs.suit(x.double())
-            assert not Packs.suit(x.to("meta"))
+            assert not PackedWeights.suit(x.double())
+            assert not PackedWeights.suit(x.to("meta"))
     with torch.inference_mode():
         other = Linear(32, 16)
         other(x)
@@ -319,7 +319,7 @@ def test_a_translator_of_changed_weights_packs_them_anew():
 
 def test_without_packed_weights_products_are_as_ever(monkeypatch):
     monkeypatch.setattr("undivided.nn.backend.products.packing_works", lambda: False)
-    x, weight, packs = torch.randn(4, 32), torch.randn(16, 32), Packs()
+    x, weight, packs = torch.randn(4, 32), torch.randn(16, 32), PackedWeights()
     with torch.inference_mode(), packs.used():
         assert torch.equal(linear(x, weight), F.linear(x, weight))
     assert not packs._made

@@ -11,9 +11,9 @@ from undivided.config import SearchConfig
 from undivided.inference.engines.contract import ROUNDED, by_length
 from undivided.inference.hypothesis import Hypothesis
 from undivided.inference.search import Rule, search
-from undivided.nn.attention import watched
-from undivided.nn.backend.products import Packs
-from undivided.nn.device import Crew
+from undivided.nn.attention import is_recording
+from undivided.nn.backend.products import PackedWeights
+from undivided.nn.device import ThreadPool
 
 
 class TorchEngine:
@@ -26,7 +26,7 @@ class TorchEngine:
         self.name = ROUNDED if rounded else "torch"
         self.model = artifact.model
         self.device = artifact.device
-        self._crew, self._packs = Crew(1), Packs(rounded)
+        self._crew, self._packs = ThreadPool(1), PackedWeights(rounded)
 
     def search(
         self,
@@ -54,14 +54,14 @@ class TorchEngine:
 
     def _threads(self) -> int:
         """How many batches may be worked on side by side; one where somebody watches this thread."""
-        return torch.get_num_threads() if self.device.type == "cpu" and not watched() else 1
+        return torch.get_num_threads() if self.device.type == "cpu" and not is_recording() else 1
 
-    def _workers(self, batches: int) -> Crew:
+    def _workers(self, batches: int) -> ThreadPool:
         """As many as there are threads to compute with; none where one batch needs them all."""
         if batches < 2 or self._threads() == 1:
-            return Crew(1)
+            return ThreadPool(1)
         if self._crew.size != self._threads():
-            self._crew = Crew(self._threads())
+            self._crew = ThreadPool(self._threads())
         return self._crew
 
 

@@ -20,7 +20,7 @@ from undivided.look.heads.aligner import Agreement, Link, Links, agreement, alig
 from undivided.look.heads.census import MODES, Census, Mode, Tally, links_of
 from undivided.look.result import USES, Use
 from undivided.look.what_if import Head, heads
-from undivided.nn.attention import watch
+from undivided.nn.attention import attention_hook
 
 ALIGNER_LINES = 20_000
 """So many lines the aligner learns from at most; of more it would not learn much."""
@@ -133,7 +133,7 @@ def _bleu_lost(translator: Translator, every: Sequence[Head], pairs: Sequence[Pa
     whole = scored()
     lost = []
     for head in every:
-        with watch(head.off()):
+        with attention_hook(head.off()):
             lost.append(whole.score - scored().score)
     return whole, lost
 

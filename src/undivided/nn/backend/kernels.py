@@ -17,8 +17,20 @@ from torch import Tensor
 from undivided.nn.backend.build import library, reason
 
 __all__ = [
-    "WHOLE", "Mask", "add_norm", "attend", "attend_rows", "best_next", "consistent_loss", "drop", "fit", "hasten", "linear_relu",
-    "reason", "serve", "softmax_loss",
+    "KEEP_ALL",
+    "DropoutMask",
+    "add_norm",
+    "attend",
+    "attend_cached",
+    "consistent_loss",
+    "drop",
+    "fit",
+    "hasten",
+    "linear_relu",
+    "reason",
+    "serve",
+    "softmax_loss",
+    "top_tokens",
 ]  # fmt: skip
 
 WIDE = 16
@@ -51,7 +63,7 @@ def _at(tensor: Tensor) -> c_void_p:
 
 
 @dataclass(frozen=True, slots=True)
-class Mask:
+class DropoutMask:
     """Which elements stay, and times what: those whose random byte, a function of the seed, reaches the threshold."""
 
     seed: int
@@ -64,18 +76,18 @@ class Mask:
         return c_uint64(self.seed), c_int32(self.threshold), c_float(self.scale)
 
 
-WHOLE = Mask(0, 0, 1.0)
+KEEP_ALL = DropoutMask(0, 0, 1.0)
 """Everything stays."""
 
 
-def drop(x: Tensor, mask: Mask, other: Tensor | None = None) -> Tensor:
+def drop(x: Tensor, mask: DropoutMask, other: Tensor | None = None) -> Tensor:
     """Dropout(x), or other + Dropout(x). [paper 5.4]"""
     return _Drop.apply(x, mask, other)
 
 
 class _Drop(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, mask: Mask, other: Tensor | None) -> Tensor:
+    def forward(ctx: Any, x: Tensor, mask: DropoutMask, other: Tensor | None) -> Tensor:
         ctx.mask, ctx.added = mask, other is not None
         return _masked(x.contiguous(), mask, None if other is None else other.contiguous())
 
@@ -84,20 +96,20 @@ class _Drop(torch.autograd.Function):
         return _masked(grads[0].contiguous(), ctx.mask), None, grads[0] if ctx.added else None
 
 
-def _masked(x: Tensor, mask: Mask, other: Tensor | None = None) -> Tensor:
+def _masked(x: Tensor, mask: DropoutMask, other: Tensor | None = None) -> Tensor:
     out = torch.empty_like(x)
     _kernels().dropout(_at(x), None if other is None else _at(other), _at(out), c_int64(x.numel()), *mask.arguments)
     return out
 
 
-def add_norm(x: Tensor, y: Tensor, mask: Mask, norm: torch.nn.LayerNorm) -> Tensor:
+def add_norm(x: Tensor, y: Tensor, mask: DropoutMask, norm: torch.nn.LayerNorm) -> Tensor:
     """LayerNorm(x + Dropout(y)). [paper 3.1, 5.4]"""
     return _AddNorm.apply(x, y, mask, norm.weight, norm.bias, norm.eps)
 
 
 class _AddNorm(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, y: Tensor, mask: Mask, gain: Tensor, shift: Tensor, epsilon: float) -> Tensor:
+    def forward(ctx: Any, x: Tensor, y: Tensor, mask: DropoutMask, gain: Tensor, shift: Tensor, epsilon: float) -> Tensor:
         x, y = x.contiguous(), y.contiguous()
         width = x.shape[-1]
         rows, total, out = x.numel() // width, torch.empty_like(x), torch.empty_like(x)
@@ -252,7 +264,7 @@ def _places(packed: Tensor, memory: Tensor | None, heads: int, widths: tuple[int
     ]
 
 
-def attend_rows(query: Tensor, key: Tensor, value: Tensor, places: Tensor, mask: Tensor | None = None, first: int = 0) -> Tensor:
+def attend_cached(query: Tensor, key: Tensor, value: Tensor, places: Tensor, mask: Tensor | None = None, first: int = 0) -> Tensor:
     """Eq. 1 for one position of every beam, `B W (H K)`, of keys and values `rows H T K` from position `first` on. No gradients.
 
     `places`, `(B W) T`, tell in which row a position lies that a beam reads; `mask`, `(B W) T`, whether it may.
@@ -272,7 +284,7 @@ def attend_rows(query: Tensor, key: Tensor, value: Tensor, places: Tensor, mask:
     return out
 
 
-def best_next(logits: Tensor, count: int, begin: int) -> tuple[Tensor, Tensor]:
+def top_tokens(logits: Tensor, count: int, begin: int) -> tuple[Tensor, Tensor]:
     """Log-probabilities and ids of the most probable next tokens, best first: logits `… V` → twice `… C`. No id before `begin`."""
     logits = logits.contiguous()
     rows, width = logits.numel() // logits.shape[-1], logits.shape[-1]

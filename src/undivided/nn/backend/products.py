@@ -36,12 +36,12 @@ def choose_precision(name: str, device: torch.device) -> torch.dtype:
         raise InputError("train.precision: float16 is for GPUs; on a CPU use bfloat16 or float32")
     if name != "auto":
         return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[name]
-    pays = rounding_pays() if device.type == "cpu" else device.type == "cuda" and torch.cuda.is_bf16_supported()
+    pays = bfloat16_pays() if device.type == "cpu" else device.type == "cuda" and torch.cuda.is_bf16_supported()
     return torch.bfloat16 if pays else torch.float32
 
 
 @cache
-def rounding_pays() -> bool:
+def bfloat16_pays() -> bool:
     """Whether this CPU multiplies bfloat16 numbers much faster than others: tried once, and remembered in the user's cache."""
     facts = repr((processor(), torch.__version__, advantage.__code__.co_code))
     path = home() / f"bfloat16-{hashlib.sha256(facts.encode()).hexdigest()[:20]}.txt"
@@ -87,7 +87,7 @@ _rounding = _Rounding()
 
 
 @contextmanager
-def rounded_products(on: bool = True) -> Iterator[None]:
+def bfloat16_products(on: bool = True) -> Iterator[None]:
     """Within, in this thread, factors of products are rounded to bfloat16; sums are not."""
     before, _rounding.on = _rounding.on, on
     try:
@@ -96,7 +96,7 @@ def rounded_products(on: bool = True) -> Iterator[None]:
         _rounding.on = before
 
 
-def rounds(x: Tensor) -> bool:
+def uses_bfloat16(x: Tensor) -> bool:
     """Whether products of this thread with a float32 factor have rounded ones."""
     return _rounding.on and x.dtype is torch.float32
 
@@ -105,7 +105,7 @@ class Linear(nn.Linear):
     """xW + b."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return _RoundedLinear.apply(x, self.weight, self.bias) if rounds(x) else linear(x, self.weight, self.bias)
+        return _RoundedLinear.apply(x, self.weight, self.bias) if uses_bfloat16(x) else linear(x, self.weight, self.bias)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, exact: bool = False) -> Tensor:
@@ -120,7 +120,7 @@ def linear_relu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return F.linear(x, weight, bias).relu_() if packs is None or not packs.suit(x) else packs.product(x, weight, bias, "relu")
 
 
-class Packs:
+class PackedWeights:
     """Weights in the order in which this CPU's products read them best, made when first needed; `rounded`: to bfloat16.
 
     For models that no longer change. It holds each weight a second time.
@@ -162,7 +162,7 @@ class Packs:
 
 
 class _Packing(threading.local):
-    packs: Packs | None = None
+    packs: PackedWeights | None = None
 
 
 _packing = _Packing()

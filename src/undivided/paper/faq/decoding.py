@@ -11,7 +11,7 @@ from undivided.config import ModelConfig, SearchConfig
 from undivided.core.ids import EOS
 from undivided.inference.search import search
 from undivided.models import Transformer, make_model
-from undivided.nn.attention import watch
+from undivided.nn.attention import attention_hook
 from undivided.paper.faq.picture import BLUE, GREEN, ORANGE, heat
 from undivided.paper.faq.question import Answer, Question, tiny
 from undivided.paper.faq.trial import FIRST_WORD, sentences, taught_twice, twice
@@ -124,7 +124,7 @@ def cross_attention(model: Transformer, source: list[int]) -> tuple[Tensor, Tens
         return weights
 
     batch = twice([source])
-    with torch.inference_mode(), watch(watcher):
+    with torch.inference_mode(), attention_hook(watcher):
         states = model.decode(model.encode(batch.src, None), batch.tgt_in)
     return caught[0], states[0]
 

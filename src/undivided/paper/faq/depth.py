@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from undivided.config import ModelConfig
-from undivided.nn.attention import MultiHeadAttention, watch
+from undivided.nn.attention import MultiHeadAttention, attention_hook
 from undivided.nn.layers import FeedForward
 from undivided.paper.faq.picture import BLUE, GREEN, ORANGE
 from undivided.paper.faq.question import Answer, Question, spread, tiny
@@ -71,7 +71,7 @@ def unmixed(between: nn.Module, seed: int) -> float:
     def stack(states: Tensor) -> Tensor:
         return layers[1](between(layers[0](states, None)), None)
 
-    with torch.inference_mode(), watch(hold):
+    with torch.inference_mode(), attention_hook(hold):
         both, one, other, nothing = (stack(each) for each in (x + z, x, z, torch.zeros_like(x)))
     return float((both - one - other + nothing).norm() / both.norm())
 

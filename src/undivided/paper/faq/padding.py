@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from undivided.config import ModelConfig
 from undivided.data.batches import budget_bounds, pad_rows
 from undivided.models import Transformer
-from undivided.nn.attention import watch
+from undivided.nn.attention import attention_hook
 from undivided.paper.faq.picture import BLUE, ORANGE, heat
 from undivided.paper.faq.question import Answer, Question, tiny
 from undivided.paper.table1.measure import clocked
@@ -82,7 +82,7 @@ def attended(src: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         caught.append(weights[0, 0])
         return weights
 
-    with torch.inference_mode(), watch(watcher):
+    with torch.inference_mode(), attention_hook(watcher):
         states = encoder.encode(src, mask).states[0]
     return states, caught[0]
 
