@@ -59,7 +59,7 @@ class Processes:
         words = Path(self.job.folder) / f"worker-{slot}.log"
         with words.open("wb") as log:
             worker = subprocess.Popen(
-                [sys.executable, "-m", "undivided.inference.workers.worker"],
+                [sys.executable, "-P", "-m", "undivided.inference.workers.worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
