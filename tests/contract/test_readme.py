@@ -10,7 +10,9 @@ import pytest
 from undivided import __version__
 from undivided.cli import parser
 from undivided.config import Recipe, build_recipe
-from undivided.config.settings import given_settings, merge, nest_values, read_yaml
+from undivided.config.flags import given_settings
+from undivided.config.settings import merge, nest_values
+from undivided.config.yaml_file import read_yaml
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -48,7 +48,7 @@ def test_patches_that_do_not_divide_an_image(tmp_path, run):
     refused(run(*common, *said), "image_height: patches of 2 × 2 (model.patch) do not divide 9", "image_width: patches of 2 × 2")
     refused(run(*common, "--model.image_height", "4"), "images of 8 × 10 × 1, not 4 × 10 × 1")
     large = ["--model.image_height", "1024", "--model.image_width", "1024", "--model.patch", "2"]
-    refused(run(*common, *large), "model.patch: 262,144 patches an image are more than 16,384")
+    refused(run(*common, *large), "model.patch: 262,144 patches per image are more than 16,384")
 
 
 def test_classes_that_do_not_match_the_labels(tmp_path, run):
@@ -62,13 +62,15 @@ def test_classes_that_do_not_match_the_labels(tmp_path, run):
     text = write_pairs(tmp_path, "texts", [("good", "yes"), ("bad", "no"), ("so so", "maybe")])
     common = ["train", "--model.kind", "encoder_only", "--train", *text, "--out", tmp_path / "m"]
     refused(run(*common, "--data.classes", "yes", "no", "never"), "'maybe' not in data.classes", "no training label is 'never'")
-    refused(run(*common, "--valid", text[0]), "some texts have labels beside them and some have not")
+    refused(run(*common, "--valid", text[0]), "some texts have labels and some do not")
 
 
 def test_files_of_another_kind_than_the_model_learns_from(tmp_path, pairs, run):
     out = ["--out", tmp_path / "m"]
-    refused(run("train", "--model.kind", "decoder_only", "--train", *pairs, *out), "decoder_only models read text alone")
-    refused(run("train", "--train", pairs[0], *out), "has no target file beside it")
+    refused(
+        run("train", "--model.kind", "decoder_only", "--train", *pairs, *out), "decoder_only models read text without a second side"
+    )
+    refused(run("train", "--train", pairs[0], *out), "has no target file and is not a .tsv file")
     refused(run("train", "--model.kind", "vision", "--train", *pairs, *out), "not an IDX file")
     refused(run("train", "--model.kind", "decoder_only", *out), "what should it learn from? Name text: --train FILE")
     (tmp_path / "short.idx").write_bytes(b"\0\0\x08\x03\0\0\0\x02\0\0\0\x08\0\0\0\x08abc")

@@ -8,7 +8,7 @@ from typing import Any
 
 from undivided.cli.options import add_quiet, recipe_values
 from undivided.config import PRESETS, Recipe
-from undivided.config.settings import add_settings
+from undivided.config.flags import add_settings
 from undivided.core.console import Console
 from undivided.core.errors import InputError
 

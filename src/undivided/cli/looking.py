@@ -8,7 +8,8 @@ from typing import Any
 
 from undivided.cli.options import Output, add_compute, add_quiet, input_lines, search_options
 from undivided.config import CorpusFiles, SearchConfig
-from undivided.config.settings import add_settings, coerce
+from undivided.config.flags import add_settings
+from undivided.config.settings import coerce
 from undivided.core.console import Console, Progress, plural
 from undivided.core.errors import InputError
 

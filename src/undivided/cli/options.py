@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from undivided.config import ENGINES, Recipe, SearchConfig
-from undivided.config.settings import Values, coerce, given_settings, iter_settings, merge, nest_values, read_yaml
+from undivided.config.flags import given_settings
+from undivided.config.settings import Values, coerce, iter_settings, merge, nest_values
+from undivided.config.yaml_file import read_yaml
 from undivided.core.errors import InputError
 from undivided.core.files import create_file
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from undivided.cli.options import Output, add_compute, input_lines, search_options
 from undivided.config import SearchConfig
-from undivided.config.settings import add_settings
+from undivided.config.flags import add_settings
 from undivided.core.console import Console, LimitedWarnings, printable
 from undivided.core.errors import InputError
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from undivided.cli.options import Output, add_compute, add_quiet, count_lines, input_lines, keep_apart, search_options
 from undivided.config import SearchConfig
+from undivided.config.flags import add_settings
 from undivided.config.model import SINGLE_STACK
-from undivided.config.settings import add_settings
 from undivided.core.console import Console, LimitedWarnings, Progress, plural, printable
 from undivided.core.errors import InputError
 from undivided.data.corpus import read_lines

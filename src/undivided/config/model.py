@@ -1,4 +1,4 @@
-"""What a model is: its kind, its sizes, its variations."""
+"""The model: its kind, sizes and variations."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from undivided.config.settings import setting
 
 TRANSFORMER, RECURRENT, CONVOLUTIONAL = ("transformer",), ("recurrent",), ("convolutional",)
 DECODER_ONLY, ENCODER_ONLY, VISION, DRAWING = ("decoder_only",), ("encoder_only",), ("vision",), ("drawing",)
-"""Kinds of model, for the settings that only some of them have."""
+"""Kinds of model, for settings that only some of them have."""
 PAIRED = TRANSFORMER + RECURRENT + CONVOLUTIONAL
-"""Sequence to sequence: they learn from pairs of text, and translate."""
+"""Sequence-to-sequence models: they learn from pairs of text, and translate."""
 SINGLE_STACK = DECODER_ONLY + ENCODER_ONLY + VISION + DRAWING
-"""What came after, from the same layers."""
+"""Later models from the same layers, with one stack instead of encoder and decoder."""
 ATTENTIVE = TRANSFORMER + SINGLE_STACK
 IMAGES = VISION + DRAWING
 
 
 MAX_PATCHES = 16_384
-"""Tokens of an image: a model folder may come from a stranger, and memory must bear what it claims."""
+"""Most tokens of an image: a model folder may come from a stranger, so memory must be bounded."""
 
 
 @dataclass(frozen=True)
@@ -28,59 +28,79 @@ class ModelConfig:
 
     kind: Literal["transformer", "recurrent", "convolutional", "decoder_only", "encoder_only", "vision", "drawing"] = setting(
         "transformer",
-        "the Transformer; before it: recurrent or convolutional sequence-to-sequence; after it: decoder_only (as GPT), "
-        "encoder_only (as BERT), vision (as ViT), drawing (images from words, as DALL·E)",
+        "transformer (the paper's); earlier sequence-to-sequence models: recurrent, convolutional; later ones: decoder_only (like "
+        "GPT), encoder_only (like BERT), vision (like ViT), drawing (images from words, like DALL·E)",
     )
     d_model: int = setting(512, "width of embeddings and of every layer's output", at_least=1)
     d_ff: int = setting(2048, "inner width of the feed-forward layers", at_least=1, of=ATTENTIVE)
     n_heads: int = setting(8, "attention heads", at_least=1, of=ATTENTIVE)
-    d_k: int = setting(0, "width of a head's queries and keys; 0 is d_model / n_heads", at_least=0, of=ATTENTIVE)
-    d_v: int = setting(0, "width of a head's values; 0 is d_model / n_heads", at_least=0, of=ATTENTIVE)
+    d_k: int = setting(0, "width of a head's queries and keys; 0 = d_model / n_heads", at_least=0, of=ATTENTIVE)
+    d_v: int = setting(0, "width of a head's values; 0 = d_model / n_heads", at_least=0, of=ATTENTIVE)
     d_hidden: int = setting(
-        0, "width of recurrent states or of convolutions; 0 is d_model", at_least=0, of=RECURRENT + CONVOLUTIONAL
+        0, "width of recurrent states or of convolutions; 0 = d_model", at_least=0, of=RECURRENT + CONVOLUTIONAL
     )
-    encoder_layers: int = setting(6, "encoder depth N", at_least=1, of=PAIRED + ENCODER_ONLY + VISION)
-    decoder_layers: int = setting(6, "decoder depth N", at_least=1, of=PAIRED + DECODER_ONLY + DRAWING)
-    dropout: float = setting(0.1, "on sub-layer outputs and on embedding + position", at_least=0.0, below=1.0)
-    attention_dropout: float = setting(0.0, "on attention weights", at_least=0.0, below=1.0, of=ATTENTIVE)
-    activation_dropout: float = setting(0.0, "inside the feed-forward layers", at_least=0.0, below=1.0, of=ATTENTIVE)
+    encoder_layers: int = setting(6, "encoder layers (the paper's N)", at_least=1, of=PAIRED + ENCODER_ONLY + VISION)
+    decoder_layers: int = setting(6, "decoder layers (the paper's N)", at_least=1, of=PAIRED + DECODER_ONLY + DRAWING)
+    dropout: float = setting(0.1, "dropout on sub-layer outputs and on embeddings + positions", at_least=0.0, below=1.0)
+    attention_dropout: float = setting(0.0, "dropout on attention weights", at_least=0.0, below=1.0, of=ATTENTIVE)
+    activation_dropout: float = setting(0.0, "dropout inside the feed-forward layers", at_least=0.0, below=1.0, of=ATTENTIVE)
     norm: Literal["post", "pre"] = setting(
-        "post", "LayerNorm after each residual sum (paper) or before each sub-layer", of=ATTENTIVE
+        "post", "LayerNorm: post (after each residual sum, as in the paper) or pre (before each sub-layer)", of=ATTENTIVE
     )
     activation: Literal["relu", "gelu", "gelu_tanh", "swish", "swiglu"] = setting(
-        "relu", "non-linearity of the feed-forward layers; gelu_tanh is GPT-2's approximation of gelu", of=ATTENTIVE
+        "relu",
+        "non-linearity of the feed-forward layers: relu (paper), gelu, gelu_tanh (GPT-2's approximation of gelu), swish, "
+        "swiglu (swish times a second, linear projection)",
+        of=ATTENTIVE,
     )
     attention_bias: bool = setting(False, "biases in the attention projections", of=ATTENTIVE)
     window: int = setting(
         0,
-        "restrict self-attention to window/2 places to each side (r of paper section 4); 0 is off",
+        "restrict self-attention to window/2 positions to each side (r in section 4 of the paper); 0 = no restriction",
         at_least=0,
         of=TRANSFORMER + DECODER_ONLY,
     )
     positions: Literal["sinusoidal", "halves", "learned", "index", "none"] = setting(
         "sinusoidal",
-        "position encoding: interleaved sinusoids (paper), the same in halves (Marian), …",
+        "position encoding: sinusoidal (paper; sines and cosines interleaved), halves (all sines, then all cosines, like Marian), "
+        "learned (a trained vector per position), index (the position itself as a number), none",
         of=ATTENTIVE + CONVOLUTIONAL,
     )
-    join_positions: Literal["add", "concatenate"] = setting("add", "how positions meet embeddings", of=ATTENTIVE + CONVOLUTIONAL)
-    max_positions: int = setting(1024, "size of the table of learned positions", at_least=1, of=ATTENTIVE + CONVOLUTIONAL)
-    scale_embeddings: bool = setting(True, "embeddings × √d_model, as in the paper; GPT-2 and BERT do without", of=SINGLE_STACK)
-    norm_epsilon: float = setting(1e-5, "what LayerNorm adds to a variance", at_least=0.0, of=SINGLE_STACK)
-    cell: Literal["rnn", "lstm", "gru"] = setting("lstm", "recurrent cell; rnn is the plain tanh cell", of=RECURRENT)
-    bidirectional: bool = setting(True, "half of each encoder layer reads from the end", of=RECURRENT)
-    attention: Literal["none", "additive", "multiplicative"] = setting(
-        "multiplicative", "how the decoder reads the source: its final state alone, Bahdanau's or Luong's attention", of=RECURRENT
+    join_positions: Literal["add", "concatenate"] = setting(
+        "add",
+        "how positions join embeddings: add (paper), or concatenate and project back to d_model",
+        of=ATTENTIVE + CONVOLUTIONAL,
     )
-    input_feeding: bool = setting(False, "the decoder is told what it attended to one step before", of=RECURRENT)
+    max_positions: int = setting(1024, "number of learned positions", at_least=1, of=ATTENTIVE + CONVOLUTIONAL)
+    scale_embeddings: bool = setting(
+        True, "multiply embeddings by √d_model, as in the paper; GPT-2 and BERT do not", of=SINGLE_STACK
+    )
+    norm_epsilon: float = setting(1e-5, "ε that LayerNorm adds to the variance", at_least=0.0, of=SINGLE_STACK)
+    cell: Literal["rnn", "lstm", "gru"] = setting("lstm", "recurrent cell: rnn (plain tanh), lstm or gru", of=RECURRENT)
+    bidirectional: bool = setting(True, "bidirectional encoder: half of each layer reads from the end", of=RECURRENT)
+    attention: Literal["none", "additive", "multiplicative"] = setting(
+        "multiplicative",
+        "how the decoder reads the source: none (the encoder's final state only), additive (Bahdanau's attention) or "
+        "multiplicative (Luong's)",
+        of=RECURRENT,
+    )
+    input_feeding: bool = setting(
+        False, "feed the attention output of each step into the next (Luong's input feeding)", of=RECURRENT
+    )
     kernel_width: int = setting(3, "tokens that one convolution sees", at_least=1, of=CONVOLUTIONAL)
-    patch: int = setting(2, "side of the square patches of an image, each a token", at_least=1, below=1025, of=IMAGES)
-    image_height: int = setting(0, "pixels; 0 is as the training images are", at_least=0, below=4097, of=IMAGES)
-    image_width: int = setting(0, "pixels; 0 is as the training images are", at_least=0, below=4097, of=IMAGES)
-    channels: int = setting(1, "colours of an image", at_least=1, below=5, of=IMAGES)
+    patch: int = setting(
+        2, "side in pixels of the square patches that an image is cut into; each is a token", at_least=1, below=1025, of=IMAGES
+    )
+    image_height: int = setting(0, "height of images in pixels; 0 = that of the training images", at_least=0, below=4097, of=IMAGES)
+    image_width: int = setting(0, "width of images in pixels; 0 = that of the training images", at_least=0, below=4097, of=IMAGES)
+    channels: int = setting(1, "colour channels of an image: 1 = grey, 3 = RGB", at_least=1, below=5, of=IMAGES)
     codes: int = setting(64, "size of the learned codebook of patches", at_least=2, below=65_537, of=DRAWING)
-    d_code: int = setting(8, "width of a code", at_least=1, below=4097, of=DRAWING)
+    d_code: int = setting(8, "width of a vector of the codebook", at_least=1, below=4097, of=DRAWING)
     tie: Literal["all", "target", "none"] = setting(
-        "all", "one matrix for source, target and output (paper), target and output, or none", of=PAIRED + DECODER_ONLY + DRAWING
+        "all",
+        "embeddings and output layer with the same weights: all (source, target and output, as in the paper), target (target and "
+        "output) or none",
+        of=PAIRED + DECODER_ONLY + DRAWING,
     )
 
     def faults(self) -> list[str]:
@@ -108,7 +128,7 @@ class ModelConfig:
                     f"{side}: patches of {self.patch} × {self.patch} (model.patch) do not divide {getattr(self, side)} pixels"
                 )
         if self.kind in IMAGES and self.n_patches > MAX_PATCHES:
-            faults.append(f"patch: {self.n_patches:,} patches an image are more than {MAX_PATCHES:,}; make them larger")
+            faults.append(f"patch: {self.n_patches:,} patches per image are more than {MAX_PATCHES:,}; make the patches larger")
         return faults
 
     def _recurrent_faults(self) -> list[str]:
@@ -123,16 +143,26 @@ class ModelConfig:
         return faults
 
     @property
+    def key_width(self) -> int:
+        """Width of a head's queries and keys."""
+        return self.d_k or self.d_model // self.n_heads
+
+    @property
+    def value_width(self) -> int:
+        """Width of a head's values."""
+        return self.d_v or self.d_model // self.n_heads
+
+    @property
     def n_patches(self) -> int:
         """How many patches an image has."""
         return (self.image_height // self.patch) * (self.image_width // self.patch)
 
 
 def join_names(names: tuple[str, ...]) -> str:
-    """Names as a sentence has them."""
+    """`a, b and c`."""
     return " and ".join([*([", ".join(names[:-1])] if names[:-1] else []), names[-1]])
 
 
 def applies(of: tuple[str, ...], kind: str) -> bool:
-    """Whether a setting of some kinds of model, or of all, is one of this kind."""
+    """Whether a setting of the kinds `of` (all kinds if empty) is one of this kind."""
     return not of or kind in of

@@ -183,8 +183,7 @@ class MultiHeadAttention(nn.Module):
     def __init__(self, config: ModelConfig, *, across: bool = False) -> None:
         super().__init__()
         self.n_heads, self.window, self.dropout = config.n_heads, config.window, Dropout(config.attention_dropout)
-        d_k = config.d_k or config.d_model // config.n_heads
-        d_v = config.d_v or config.d_model // config.n_heads
+        d_k, d_v = config.key_width, config.value_width
         self.head_widths = (d_k, d_v)
         self.widths = [self.n_heads * d_k, self.n_heads * d_k, self.n_heads * d_v]
         bias = config.attention_bias

@@ -52,7 +52,7 @@ class Cost:
 def model_cost(model: ModelConfig, tgt_vocab: int, length: int) -> Cost:
     """The cost of a token in sentences of some length, counted from the shapes of the layers. [paper Table 1]"""
     d, f, h = model.d_model, model.d_ff, model.n_heads
-    keys, values = h * (model.d_k or d // h), h * (model.d_v or d // h)
+    keys, values = h * model.key_width, h * model.value_width
     inner = f * (2 if model.activation == "swiglu" else 1)
     reach = min(length, model.window + 1) if model.window else length
     project = 2 * d * (2 * keys + 2 * values)

@@ -5,7 +5,9 @@ import yaml
 
 from undivided.cli import parser
 from undivided.config import PRESETS, CorpusFiles, Recipe, build_recipe, preset_for
-from undivided.config.settings import as_values, coerce, given_settings, iter_settings, merge, nest_values, read_yaml
+from undivided.config.flags import given_settings
+from undivided.config.settings import as_values, coerce, iter_settings, merge, nest_values
+from undivided.config.yaml_file import read_yaml
 from undivided.core.errors import InputError
 
 

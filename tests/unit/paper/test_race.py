@@ -9,7 +9,7 @@ import torch
 from samples import sentences, write_pairs
 from undivided.artifact.folder import Artifact
 from undivided.config import CorpusFiles, ModelConfig, build_recipe
-from undivided.config.settings import read_yaml
+from undivided.config.yaml_file import read_yaml
 from undivided.core.errors import InputError
 from undivided.models import make_model
 from undivided.paper.race.race import ENTRANTS, Plan, by_kind, chosen, length_bins, matched_width, parameters, settings_for

@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from samples import flags, sentences
 from undivided.cli import main
 from undivided.config import ModelConfig, build_recipe
-from undivided.config.settings import read_yaml
+from undivided.config.yaml_file import read_yaml
 from undivided.models import make_model
 from undivided.paper.table2.cost import PAPER, SUSTAINED, paper_cost, sustained_here, training_cost, work
 from undivided.paper.table2.table import Run, compound_split_bleu, cost_table, split_compounds, write_report

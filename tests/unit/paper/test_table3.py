@@ -14,7 +14,7 @@ from undivided.config import build_recipe
 from undivided.config.settings import merge
 from undivided.paper.statistics import Difference, compared, seed_noise, sentence_interval, sentence_noise
 from undivided.paper.table3.table import Measured, Result, bleu_of, log_perplexity_of, sentence_counts
-from undivided.paper.table3.variations import ROWS, chosen, d_k, d_v, described
+from undivided.paper.table3.variations import ROWS, chosen, described
 from undivided.training.loop import Trainer
 
 PAPER = {
@@ -46,7 +46,7 @@ def test_varied_from_base_a_row_is_the_papers(name):
     recipe = build_recipe(merge({"preset": "base"}, ROWS[name].vary(build_recipe({"preset": "base"}))))
     model = recipe.model
     assert model.encoder_layers == model.decoder_layers
-    shape = (model.encoder_layers, model.d_model, model.d_ff, model.n_heads, d_k(model), d_v(model))
+    shape = (model.encoder_layers, model.d_model, model.d_ff, model.n_heads, model.key_width, model.value_width)
     assert (*shape, model.dropout, recipe.train.label_smoothing, model.positions) == PAPER[name]
 
 
@@ -56,7 +56,7 @@ def test_every_row_is_a_model_at_every_size(name, preset):
     base = build_recipe({"preset": preset})
     varied = build_recipe(merge({"preset": preset}, ROWS[name].vary(base)))
     assert bool(described(ROWS[name].vary(base), base)) == (name != "base")
-    assert varied.model.n_heads * d_v(varied.model) > 0
+    assert varied.model.n_heads * varied.model.value_width > 0
 
 
 @pytest.mark.parametrize(("name", "rate"), [("C4", 0.00566), ("C5", 0.00283), ("big", 0.00283), ("C7", 0.004)])

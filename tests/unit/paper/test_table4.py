@@ -186,7 +186,7 @@ def test_another_search_is_asked_of_a_training_that_is_done(altered, run):
 
 def test_the_lstm_is_a_small_one_of_the_shipped_recipe():
     from undivided.config import build_recipe
-    from undivided.config.settings import read_yaml
+    from undivided.config.yaml_file import read_yaml
 
     shipped, small = (
         build_recipe(each).model for each in (read_yaml(ROOT / "recipes" / "craft-parsing-lstm.yaml"), yaml.safe_load(LSTM))
@@ -369,7 +369,7 @@ def test_the_vinyals_form_runs_too(tmp_path, run):
 
 def test_the_shipped_recipe_searches_as_in_the_paper():
     from undivided.config import build_recipe
-    from undivided.config.settings import read_yaml
+    from undivided.config.yaml_file import read_yaml
 
     search = build_recipe(read_yaml(ROOT / "recipes" / "craft-parsing.yaml")).search
     assert (search.beam_size, search.length_penalty, search.max_extra) == (21, 0.3, 300)

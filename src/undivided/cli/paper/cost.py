@@ -8,7 +8,9 @@ from typing import Any
 
 from undivided.cli.paper.options import add_common, numbers, report_of, settings_of
 from undivided.config import Recipe
-from undivided.config.settings import add_settings, merge, read_yaml
+from undivided.config.flags import add_settings
+from undivided.config.settings import merge
+from undivided.config.yaml_file import read_yaml
 from undivided.core.console import Console
 from undivided.core.errors import InputError
 

@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 
 from undivided.config import Recipe
-from undivided.config.settings import Values, given_settings, nest_values
+from undivided.config.flags import given_settings
+from undivided.config.settings import Values, nest_values
 
 
 def add_common(table: argparse.ArgumentParser, report: str) -> None:

@@ -10,7 +10,9 @@ from typing import Any
 
 from undivided.cli.paper.options import add_common, at_least_0, report_of, settings_of
 from undivided.config import Recipe, SearchConfig
-from undivided.config.settings import add_settings, build_config, given_settings, list_faults, merge, read_yaml
+from undivided.config.flags import add_settings, given_settings
+from undivided.config.settings import build_config, list_faults, merge
+from undivided.config.yaml_file import read_yaml
 from undivided.core.console import Console
 from undivided.core.errors import InputError
 from undivided.data.corpus import read_lines

@@ -8,7 +8,9 @@ from typing import Any
 
 from undivided.cli.paper.options import add_common, report_of, settings_of
 from undivided.config import CorpusFiles, Recipe, build_recipe
-from undivided.config.settings import Values, add_settings, iter_settings, merge, read_yaml
+from undivided.config.flags import add_settings
+from undivided.config.settings import Values, iter_settings, merge
+from undivided.config.yaml_file import read_yaml
 from undivided.core.console import Console
 from undivided.core.errors import InputError
 from undivided.paper.table3.variations import ROWS, chosen

@@ -75,7 +75,7 @@ def expressible(artifact: Artifact) -> None:
         faults.append("restricted attention (model.window)")
     if model.join_positions != "add":
         faults.append("concatenated positions (model.join_positions)")
-    if (model.d_k or width, model.d_v or width) != (width, width) or model.d_model % model.n_heads:
+    if (model.key_width, model.value_width) != (width, width) or model.d_model % model.n_heads:
         faults.append("heads of a width of their own (model.d_k, model.d_v)")
     if faults:
         raise Unfit(f"it has no {', no '.join(faults)}")

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import torch
 
 from undivided.config import ModelConfig
-from undivided.paper.table3.variations import d_k, d_v
 
 SUSTAINED = {"K80": 2.8e12, "K40": 3.7e12, "M40": 6.0e12, "P100": 9.5e12}
 """Single-precision operations a second that the paper assumes of a GPU (its footnote to 6.1)."""
@@ -69,7 +68,7 @@ class Work(NamedTuple):
 
 def work(config: ModelConfig, vocab: int, sentences: int, src: int, tgt: int) -> Work:
     """The products of a Transformer for so many pairs of `src` and `tgt` tokens. [paper 3]"""
-    d, keys, values = config.d_model, config.n_heads * d_k(config), config.n_heads * d_v(config)
+    d, keys, values = config.d_model, config.n_heads * config.key_width, config.n_heads * config.value_width
     gates = 2 if config.activation == "swiglu" else 1
     feed = (gates + 1) * d * config.d_ff
     ours = d * (2 * keys + values) + values * d

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from undivided.config import ModelConfig, Recipe
+from undivided.config import Recipe
 from undivided.config.settings import Values, list_faults, suggest
 from undivided.core.errors import InputError
 
@@ -33,7 +33,7 @@ def heads(count: Callable[[int], int]) -> Callable[[Recipe], Values]:
 
     def vary(recipe: Recipe) -> Values:
         n_heads = count(recipe.model.n_heads)
-        width = max(1, recipe.model.n_heads * d_v(recipe.model) // n_heads)
+        width = max(1, recipe.model.n_heads * recipe.model.value_width // n_heads)
         return {"model": {"n_heads": n_heads, "d_k": width, "d_v": width}}
 
     return vary
@@ -41,7 +41,7 @@ def heads(count: Callable[[int], int]) -> Callable[[Recipe], Values]:
 
 def key_width(factor: float) -> Callable[[Recipe], Values]:
     """Narrower keys and queries; values stay. [paper Table 3, B]"""
-    return lambda recipe: {"model": {"d_k": scaled(d_k(recipe.model), factor), "d_v": d_v(recipe.model)}}
+    return lambda recipe: {"model": {"d_k": scaled(recipe.model.key_width, factor), "d_v": recipe.model.value_width}}
 
 
 def depth(factor: float) -> Callable[[Recipe], Values]:
@@ -60,7 +60,7 @@ def width(factor: float) -> Callable[[Recipe], Values]:
     def vary(recipe: Recipe) -> Values:
         model = recipe.model
         d_model = 2 * scaled(model.d_model, factor / 2)
-        widths = {"d_model": d_model, "d_k": scaled(d_k(model), factor), "d_v": scaled(d_v(model), factor)}
+        widths = {"d_model": d_model, "d_k": scaled(model.key_width, factor), "d_v": scaled(model.value_width, factor)}
         return {"model": widths, **rate_for(d_model, recipe)}
 
     return vary
@@ -92,23 +92,13 @@ def big(recipe: Recipe) -> Values:
     """Twice as wide, twice the heads, more dropout. [paper Table 3]"""
     model = recipe.model
     wide = {"d_model": 2 * model.d_model, "d_ff": 2 * model.d_ff, "n_heads": 2 * model.n_heads}
-    changes = {**wide, "d_k": d_k(model), "d_v": d_v(model), "dropout": round(min(0.9, model.dropout + 0.2), 6)}
+    changes = {**wide, "d_k": model.key_width, "d_v": model.value_width, "dropout": round(min(0.9, model.dropout + 0.2), 6)}
     return {"model": changes, **rate_for(wide["d_model"], recipe)}
 
 
 def scaled(value: int, factor: float) -> int:
     """A whole number near value × factor, at least 1."""
     return max(1, round(value * factor))
-
-
-def d_k(model: ModelConfig) -> int:
-    """The width of a head's keys."""
-    return model.d_k or model.d_model // model.n_heads
-
-
-def d_v(model: ModelConfig) -> int:
-    """The width of a head's values."""
-    return model.d_v or model.d_model // model.n_heads
 
 
 ROWS: dict[str, Row] = {
@@ -171,6 +161,6 @@ def described(changes: Values, recipe: Recipe) -> str:
 def current(recipe: Recipe, section: str, key: str) -> object:
     """What a recipe has now, head widths spelled out."""
     if section == "model" and key in ("d_k", "d_v"):
-        return {"d_k": d_k, "d_v": d_v}[key](recipe.model)
+        return {"d_k": recipe.model.key_width, "d_v": recipe.model.value_width}[key]
     value: object = getattr(getattr(recipe, section), key)
     return value
