@@ -26,7 +26,7 @@ from undivided.training.tasks.translation import TranslationTask
 
 KILLER = """
 import json, os, signal, sys
-from undivided import checkpoint
+from undivided.training import checkpoint
 from undivided.training.loop import Trainer, train
 from undivided.core.console import Console
 
