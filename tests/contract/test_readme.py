@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from undivided import __version__
-from undivided.cli import parser
+from undivided.cli import make_parser
 from undivided.config import Recipe, build_recipe
 from undivided.config.flags import given_settings
 from undivided.config.settings import merge, nest_values
@@ -39,7 +39,7 @@ def test_the_readme_has_one_screen_and_commands():
 
 @pytest.mark.parametrize("words", commands(), ids=" ".join)
 def test_commands_parse_and_their_settings_are_right(words):
-    options = parser().parse_args(words)
+    options = make_parser().parse_args(words)
     if words[0] == "train":
         values = read_yaml(ROOT / options.recipe) if options.recipe else {}
         assert build_recipe(merge(values, nest_values(given_settings(options, Recipe)))).data.train

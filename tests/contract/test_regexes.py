@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "undivided"
 CALLS = {"compile", "search", "match", "fullmatch", "split", "sub", "subn", "findall", "finditer"}
 MADE = {
-    ("cli/demo/text.py", "TARGETS[target_lang]"): ["[^\\W\\d_]", "[가-힣]"],
+    ("cli/demo/corpus.py", "TARGETS[target_lang]"): ["[^\\W\\d_]", "[가-힣]"],
     ("paper/parsing/trees.py", "cut"): ["[-=|]", "\\|"],
     ("paper/parsing/pcfg.py", "pattern"): ["^[A-Z]", "^[^a-z]+$", "\\d", "[a-z]", "[^\\x00-\\x7f]"],
 }

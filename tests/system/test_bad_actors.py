@@ -20,7 +20,7 @@ import torch
 
 from samples import environment, flags, sentences, tiny_recipe, write_lines, write_pairs
 from undivided.artifact import folder as artifact
-from undivided.cli.demo import text as demo_text
+from undivided.cli.demo import corpus as demo_text
 from undivided.config.yaml_file import read_yaml
 from undivided.core import manifest
 from undivided.core.console import Console

@@ -1,4 +1,4 @@
-"""The verbs. Importing this must not import torch: help answers at once."""
+"""The command line: one module for each verb. Importing this must not import torch, so that `--help` is quick."""
 
 from __future__ import annotations
 
@@ -11,32 +11,36 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from undivided import __version__
-from undivided.cli.learning import add_average, add_demo, add_distill, add_plan, add_train
-from undivided.cli.looking import add_look
+from undivided.cli.classify import add_classify
+from undivided.cli.demo import add_demo
+from undivided.cli.generate import add_generate
+from undivided.cli.look import add_look
 from undivided.cli.paper import add_paper
-from undivided.cli.relatives import add_classify, add_generate
-from undivided.cli.translating import add_score, add_translate
+from undivided.cli.plan import add_plan
+from undivided.cli.score import add_score
+from undivided.cli.train import add_average, add_distill, add_train
+from undivided.cli.translate import add_translate
 from undivided.core.console import printable
 from undivided.core.errors import InputError, UndividedError, describe_error
 
 
 class Parser(argparse.ArgumentParser):
-    """Errors in one line, with exit code 2 and a hint."""
+    """An argument parser whose errors are one line and a hint, with exit code 2."""
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{message}\nFor help: {self.prog} --help")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; its exit code."""
-    # Threads that spin at every barrier stand in each other's way by a factor of ten where another program shares the cores.
+    """Run one command and return its exit code."""
+    # Threads that spin at every barrier make it up to ten times slower where another program shares the cores.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
-        options = parsed(arguments)
+        options = parse_arguments(arguments)
         options.arguments = list(arguments if arguments is not None else sys.argv[1:])
         return int(options.run(options) or 0)
     except BrokenPipeError:
-        # Whoever read our output has left; Python must not complain about it at exit.
+        # The reader of our output has closed the pipe; Python must not complain about it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
@@ -47,9 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code
 
 
-def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The command line. A file that stands behind options is taken too; for what is unknown, something like it is named."""
-    options, rest = parser().parse_known_args(arguments)
+def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line. The file may come after the options; for an unknown option a similar one is suggested."""
+    options, rest = make_parser().parse_known_args(arguments)
     if len(rest) == 1 and (rest[0] == "-" or not rest[0].startswith("-")) and getattr(options, "file", "") == "-":
         options.file = rest.pop()
     if rest:
@@ -61,9 +65,9 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def parser() -> Parser:
-    """The whole command line."""
-    top = Parser(prog="undivided", description="Teach a Transformer a language pair from your own text, and translate with it.")
+def make_parser() -> Parser:
+    """The parser of all verbs."""
+    top = Parser(prog="undivided", description="Train a Transformer on your own parallel text, and translate with it.")
     top.add_argument("--version", action="version", version=f"undivided {__version__}")
     verbs = top.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
     for add in (

@@ -13,7 +13,7 @@ from samples import flags, sentences, tiny_recipe, write_lines, write_pairs
 from undivided.cli import main
 
 REFERENCE = ("--threads", "1", "--engine", "torch")
-VERBS = ("train", "translate", "score", "look", "plan", "distill", "average", "paper", "demo")
+VERBS = ("train", "translate", "score", "look", "generate", "classify", "plan", "distill", "average", "paper", "demo")
 PAIRS = sentences(40, seed=3)
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from undivided.cli import demo as room
-from undivided.cli.demo import text as corpus_room
+from undivided.cli.demo import corpus as corpus_room
+from undivided.cli.demo import run as room
 from undivided.config.settings import merge
 from undivided.core.console import Console
 from undivided.core.errors import InputError
@@ -194,7 +194,7 @@ def test_without_apt_get_the_second_source_is_asked(monkeypatch):
     stream = io.StringIO()
     assert corpus_room.fetch_pairs("de", Console(stream=stream)) == made_up()
     assert asked == [("de", True)]
-    assert "no apt-get" in stream.getvalue()
+    assert "apt-get is not installed" in stream.getvalue()
 
 
 def test_a_source_that_holds_too_little_is_passed_over(monkeypatch):
@@ -221,12 +221,12 @@ def test_a_failing_program_is_told_with_its_last_words(tmp_path):
 
 def test_varied_lengths_without_repeats():
     texts = ["x" * length for length in range(1, 31)][::-1]
-    lengths = [len(texts[place]) for place in room.varied(texts)]
+    lengths = [len(texts[place]) for place in room.pick_examples(texts)]
     assert lengths == sorted(set(lengths))
     assert len(lengths) == 6
     assert lengths[0] <= 5
     assert lengths[-1] >= 25
-    assert sorted(room.varied(["b", "a"])) == [0, 1]
+    assert sorted(room.pick_examples(["b", "a"])) == [0, 1]
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 import yaml
 
-from undivided.cli import parser
+from undivided.cli import make_parser
 from undivided.config import PRESETS, CorpusFiles, Recipe, build_recipe, preset_for
 from undivided.config.flags import given_settings
 from undivided.config.settings import as_values, coerce, iter_settings, merge, nest_values
@@ -179,7 +179,7 @@ def test_missing_and_empty_recipe(tmp_path):
 
 def test_flags_win_over_yaml_and_yaml_over_preset():
     recipe = {"preset": "tiny", "model": {"d_model": 64, "d_ff": 100}}
-    options = parser().parse_args(["train", "--model.d_model=32", "--seed", "7", "--train", "a", "b", "--train", "c.tsv"])
+    options = make_parser().parse_args(["train", "--model.d_model=32", "--seed", "7", "--train", "a", "b", "--train", "c.tsv"])
     built = build_recipe(merge(recipe, nest_values(given_settings(options, Recipe))))
     assert (built.model.d_model, built.model.d_ff, built.model.n_heads, built.train.seed) == (32, 100, 4, 7)
     assert built.data.train == [CorpusFiles("a", "b"), CorpusFiles("c.tsv")]
@@ -206,7 +206,7 @@ def test_preset_by_size_grows():
 
 
 def test_every_setting_has_help_and_a_flag():
-    options = parser().parse_args(["train", "--model.d_model=1"])
+    options = make_parser().parse_args(["train", "--model.d_model=1"])
     assert hasattr(options, "model.d_model")
     for name, item, _ in iter_settings(Recipe):
         assert len(item.metadata["help"]) > 3, name

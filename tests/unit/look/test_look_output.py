@@ -294,8 +294,8 @@ def test_command_reads_a_line_of_stdin(spawn, model):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "say what to look at"),
-        (["a", "--corpus", "x.tsv"], "say what to look at"),
+        ([], "give either a text or --corpus"),
+        (["a", "--corpus", "x.tsv"], "give either a text or --corpus"),
         (["a", "-o", "look.gif"], "look.gif: a look is written as"),
         (["a", "--layer", "7"], "no layer 7"),
         (["", "--target", ""], "the text is empty"),

@@ -1,116 +1,29 @@
-"""A real corpus, minutes of training, a score and a few translations: what `make demo` runs."""
+"""`undivided demo`: what `make demo` runs."""
 
 from __future__ import annotations
 
-import json
-import os
-import shlex
-import shutil
-import sys
+import argparse
 from pathlib import Path
+from typing import Any
 
-from undivided.cli.demo.text import TARGETS, prepare_corpus
-from undivided.config.settings import Values, merge, suggest
-from undivided.core.console import Console, Progress, plural, printable
-from undivided.core.errors import InputError
-from undivided.data.corpus import read_lines
-from undivided.inference.score import score
-from undivided.inference.translator import Translator
-from undivided.training.loop import Stopped, train
-
-SETTINGS: Values = {
-    "preset": "tiny",
-    "tokens": {"vocab_size": 4000},
-    "model": {"norm": "pre", "dropout": 0.0, "encoder_layers": 3, "decoder_layers": 3},
-    "batches": {"tokens": 1024},
-    "train": {
-        "schedule": "cosine", "rate": 0.005, "warmup_steps": 200, "clip": 1.0, "max_steps": 1_000_000, "patience": 0,
-        "validate_every": 1000, "save_every": 500, "keep_last": 2, "average": 1,
-    },
-    "search": {"length_penalty": 1.0},
-}  # fmt: skip
-"""What the demo trains with, over the preset; the time limit is the person's."""
+from undivided.core.console import Console
 
 
-def demo(pair: str, minutes: float, out: Path, console: Console) -> None:
-    """Get a corpus, train a translator on it for some minutes, score it and show it; interrupted, go on."""
-    known = [f"en-{target}" for target in TARGETS]
-    if pair not in known:
-        raise InputError(f"no demo for the pair {pair!r}; there is one for {', '.join(known)}{suggest(pair, known)}")
-    if not minutes > 0:
-        raise InputError(f"--minutes: {minutes:g} leaves no time to train")
-    home = out / pair
-    prepare_corpus(pair, home / "corpus", console)
-    teach(pair, minutes, home, console)
-    show(pair, home, console)
+def add_demo(verbs: Any) -> None:
+    """`undivided demo`."""
+    verb = verbs.add_parser(
+        "demo",
+        help="what `make demo` runs",
+        description="Download a real corpus, train on it for a few minutes, score the model and show translations.",
+    )
+    verb.add_argument("--pair", default="en-de", help="language pair: en-de, en-fr or en-ko (default: en-de)")
+    verb.add_argument("--minutes", type=float, default=10.0, help="minutes of training (default: 10)")
+    verb.add_argument("--out", default="demo", metavar="DIR", help="folder for corpus and model (default: demo)")
+    verb.set_defaults(run=run_demo)
 
 
-def teach(pair: str, minutes: float, home: Path, console: Console) -> None:
-    """Train, or go on, until the minutes are spent; not again once they are."""
-    model = home / "model"
-    spent = minutes_spent(model / "training" / "log.jsonl")
-    if minutes <= spent:
-        console.say(f"{model}: trained already, for {spent:.3g} minutes (longer: more --minutes; anew: remove it)")
-        return
-    try:
-        train(recipe(pair, minutes, home), console)
-    except Stopped as stop:
-        raise Stopped(stop.exit_code - 128, f"{stop}, or run the demo again") from None
+def run_demo(options: argparse.Namespace) -> None:
+    """Run the demo."""
+    from undivided.cli.demo.run import demo
 
-
-def minutes_spent(log: Path) -> float:
-    """How long a training that came to its end took; 0 for one that has not."""
-    if not log.exists():
-        return 0.0
-    events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
-    return max((event["seconds"] / 60 for event in events if event["event"] == "final"), default=0.0)
-
-
-def recipe(pair: str, minutes: float, home: Path) -> Values:
-    """The settings of the demo's training."""
-    source, target = pair.split("-")
-    data = {part: [[str(home / "corpus" / f"{part}.{lang}") for lang in (source, target)]] for part in ("train", "valid")}
-    place = {"out": str(home / "model"), "minutes": minutes}
-    return merge(SETTINGS, {"data": {**data, "source_lang": source, "target_lang": target}, "train": place})
-
-
-def show(pair: str, home: Path, console: Console) -> None:
-    """Print the score on held-out sentences, some of them beside their references, and what to do next."""
-    source, target = pair.split("-")
-    sources, references = (read_lines(home / "corpus" / f"test.{lang}") for lang in (source, target))
-    translator = Translator(home / "model", engine="torch")
-    progress = Progress(console, "translated lines", len(sources))
-    ours = [result.text for result in translator.stream(sources, advance=progress.advance)]
-    console.clear()
-    beam = translator.search_config().beam_size
-    print(f"\nOn {plural(len(sources), 'held-out sentence')}, {pair}, beam {beam}:")
-    for each in score(ours, references, target_lang=target)[:2]:
-        print(f"  {each}")
-    print("\nSome of them, which training has not seen:")
-    for place in varied(sources):
-        source_text, our_text, reference_text = (printable(texts[place]) for texts in (sources, ours, references))
-        print(f"\n  source     {source_text}\n  ours       {our_text}\n  reference  {reference_text}")
-    print("\n" + "\n".join(next_steps(pair, home)))
-
-
-def varied(texts: list[str], count: int = 6) -> list[int]:
-    """Places of some texts, from short to long, always the same."""
-    order = sorted(range(len(texts)), key=lambda place: (len(texts[place]), texts[place]))
-    count = min(count, len(order))
-    return [order[(2 * step + 1) * len(order) // (2 * count)] for step in range(count)]
-
-
-def next_steps(pair: str, home: Path) -> list[str]:
-    """What a person can do now, in commands that work as they stand."""
-    beside = Path(sys.executable).with_name("undivided")
-    command = "undivided" if shutil.which("undivided") or not beside.exists() else shlex.quote(os.path.relpath(beside))
-    model = shlex.quote(str(home / "model"))
-    source, target = pair.split("-")
-    files = f"--train my.{source} my.{target} --source-lang {source} --target-lang {target} --out my-model"
-    return [
-        "What to do next:",
-        f'  translate your own text:      echo "Open the file." | {command} translate {model}',
-        f"  train on your own two files:  {command} train {files}",
-        f'  look inside:                  {command} look {model} "Open the file." -o look.html',
-        f"  see what else it can do:      {command} --help",
-    ]
+    demo(options.pair, options.minutes, Path(options.out), Console())

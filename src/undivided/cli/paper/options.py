@@ -1,10 +1,11 @@
-"""What the tables have in common on the command line."""
+"""Flags that the tables share."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
+from undivided.cli.options import add_quiet
 from undivided.config import Recipe
 from undivided.config.flags import given_settings
 from undivided.config.settings import Values, nest_values
@@ -12,39 +13,37 @@ from undivided.config.settings import Values, nest_values
 
 def add_common(table: argparse.ArgumentParser, report: str) -> None:
     """`--report` and `--quiet`."""
-    table.add_argument(
-        "--report", type=report_path, default="", metavar="FILE.md", help=f"where the report goes (default: {report})"
-    )
-    table.add_argument("-q", "--quiet", action="store_true", help="say nothing but warnings and errors on stderr")
+    table.add_argument("--report", type=report_path, default="", metavar="FILE.md", help=f"file for the report (default: {report})")
+    add_quiet(table)
 
 
 def report_path(text: str) -> str:
-    """Where a report can be written, known before hours are spent on it."""
+    """Check that a report can be written there, before hours are spent on it."""
     if text and (not Path(text).name or Path(text).is_dir()):
-        raise argparse.ArgumentTypeError(f"{text!r} is not the name of a file; name one such as report.md")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a file name; use one such as report.md")
     return text
 
 
 def report_of(options: argparse.Namespace, folder: Path) -> Path:
-    """Where the report goes: where `--report` says, else into the folder of the work."""
+    """The path of the report: `--report`, else report.md in the output folder."""
     return Path(options.report) if options.report else folder / "report.md"
 
 
 def settings_of(options: argparse.Namespace) -> Values:
-    """The settings of a recipe that were written as flags."""
+    """The recipe settings that were given as flags."""
     return nest_values(given_settings(options, Recipe))
 
 
 def numbers(text: str) -> list[int]:
-    """`64,128` as numbers."""
+    """`64,128` as sorted numbers."""
     try:
         return sorted({int(part) for part in text.split(",")})
     except ValueError:
-        raise argparse.ArgumentTypeError(f"expected whole numbers with commas between, got {text!r}") from None
+        raise argparse.ArgumentTypeError(f"expected whole numbers separated by commas, got {text!r}") from None
 
 
 def at_least_0(text: str) -> int:
-    """A count."""
+    """A whole number, at least 0."""
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"expected a whole number that is not below 0, got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a whole number, at least 0, got {text!r}")
     return int(text)

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from undivided.cli.options import add_quiet
 from undivided.core.console import Console
 
 
@@ -13,13 +14,14 @@ def add_faq(tables: Any) -> None:
     """`undivided paper faq`."""
     verb = tables.add_parser(
         "faq",
-        help="the questions learners ask, answered by running: pages with pictures",
-        description="Compute, draw and write a page for each question, in English and Korean. Needs matplotlib (extra: look).",
+        help="answer learners' questions by experiments: pages with pictures",
+        description="Run the experiment of each question and write a page with its picture, in English and Korean. "
+        "Needs matplotlib (extra: look).",
     )
-    verb.add_argument("--out", default="docs/faq", metavar="DIR", help="where the pages go (default: docs/faq)")
+    verb.add_argument("--out", default="docs/faq", metavar="DIR", help="folder for the pages (default: docs/faq)")
     verb.add_argument("--only", default="", metavar="NAME", help="one question by the name of its page, such as sqrt-dk")
-    verb.add_argument("--quick", action="store_true", help="fewer draws, seeds and steps: a trial, not an answer")
-    verb.add_argument("-q", "--quiet", action="store_true", help="say nothing but warnings and errors on stderr")
+    verb.add_argument("--quick", action="store_true", help="fewer samples, seeds and steps: a trial run, not an answer")
+    add_quiet(verb)
     verb.set_defaults(run=run_faq)
 
 

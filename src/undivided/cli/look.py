@@ -1,4 +1,4 @@
-"""The verb that sees inside models: look."""
+"""`undivided look`: see inside a model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from undivided.cli.options import Output, add_compute, add_quiet, input_lines, search_options
+from undivided.cli.options import add_compute, add_quiet, search_options
+from undivided.cli.streams import Output, input_lines
 from undivided.config import CorpusFiles, SearchConfig
 from undivided.config.flags import add_settings
 from undivided.config.settings import coerce
@@ -18,24 +19,26 @@ def add_look(verbs: Any) -> None:
     """`undivided look`."""
     verb = verbs.add_parser(
         "look",
-        help="see inside: attention, candidates, beam tree; what each head does",
-        description="See one sentence on its way through a model: on stdout in short, or as a page that needs no network (.html), "
-        "as numbers (.json), as a picture (.png .svg .pdf). With --corpus: what each head does on it.",
+        help="see inside a model: attention, candidates, beam search, heads",
+        description="Follow one sentence through a model: a summary on stdout, or with -o an interactive page that works offline "
+        "(.html), the numbers (.json) or a picture (.png .svg .pdf). With --corpus: what each attention head does on a corpus.",
     )
     verb.add_argument("model", help="a model folder")
-    verb.add_argument("text", nargs="?", help="what to translate; - reads one line of stdin")
-    verb.add_argument("--target", metavar="TEXT", help="look at this translation instead of the model's own")
+    verb.add_argument("text", nargs="?", help="the sentence to translate; - reads one line of stdin")
+    verb.add_argument("--target", metavar="TEXT", help="use this translation instead of the model's own")
     verb.add_argument("-o", "--output", metavar="OUT", help="a file that ends in .html, .json, .png, .svg or .pdf")
-    verb.add_argument("--fast", action="store_true", help="leave out what if: heads turned off, other words")
+    verb.add_argument("--fast", action="store_true", help="skip the what-if part: heads turned off, other words")
     picture = verb.add_argument_group("pictures")
     picture.add_argument("--use", choices=("encoder", "decoder", "cross"), default="cross", help="which attention (default: cross)")
-    picture.add_argument("--layer", type=int, default=0, metavar="N", help="from 1; 0 is the last (default: 0)")
-    picture.add_argument("--head", type=int, default=0, metavar="N", help="from 1; 0 is the mean of all (default: 0)")
-    picture.add_argument("--grid", action="store_true", help="all heads of all layers, small")
-    corpus = verb.add_argument_group("heads of a corpus")
+    picture.add_argument("--layer", type=int, default=0, metavar="N", help="layer, from 1; 0 is the last (default: 0)")
+    picture.add_argument("--head", type=int, default=0, metavar="N", help="head, from 1; 0 is the mean of all (default: 0)")
+    picture.add_argument("--grid", action="store_true", help="all heads of all layers as small pictures")
+    corpus = verb.add_argument_group("heads on a corpus")
     corpus.add_argument("--corpus", nargs="+", metavar="FILE", help="SOURCE TARGET files, or one TSV")
-    corpus.add_argument("--lines", type=int, default=200, metavar="N", help="look at so many lines; 0 is all (default: 200)")
-    corpus.add_argument("--alignments", metavar="OUT", help="write word alignments in Pharaoh format, a line for each of --lines")
+    corpus.add_argument("--lines", type=int, default=200, metavar="N", help="use the first N lines; 0 is all (default: 200)")
+    corpus.add_argument(
+        "--alignments", metavar="OUT", help="also write word alignments in Pharaoh format, one line for each of --lines"
+    )
     add_settings(verb, SearchConfig, default="the model's own")
     add_compute(verb, None)
     add_quiet(verb)
@@ -46,7 +49,7 @@ def run_look(options: argparse.Namespace) -> None:
     """See inside a model."""
     search, console = search_options(options), Console(options.quiet)
     if (options.text is None) == (options.corpus is None):
-        raise InputError("say what to look at: a text, or --corpus with its files")
+        raise InputError("nothing to look at, or too much: give either a text or --corpus FILE …")
     if options.corpus:
         return run_look_corpus(options, console)
     from undivided.inference.lines import decoded
@@ -61,7 +64,7 @@ def run_look(options: argparse.Namespace) -> None:
     if kind in ("png", "svg", "pdf") or view != View():
         view.check(seen)
     if kind in ("html", "json") and not options.fast:
-        progress = Progress(console, "questions answered", questions(seen))
+        progress = Progress(console, "what-if runs", questions(seen))
         seen = what_if(translator.artifact, seen, translator.search_config(**search), progress.advance)
         console.clear()
     if not options.output:
@@ -70,14 +73,14 @@ def run_look(options: argparse.Namespace) -> None:
         return None
     missing = write(seen, options.output, view)
     if missing:
-        console.warn(f"no font of this machine has {' '.join(missing)}: the picture shows boxes there")
+        console.warn(f"no font on this machine has {' '.join(missing)}; the picture shows boxes instead")
     return console.say(f"wrote {options.output}")
 
 
 def run_look_corpus(options: argparse.Namespace, console: Console) -> None:
-    """What each head does on a corpus."""
+    """Report what each head does on a corpus."""
     suffix = Path(options.output).suffix if options.output else ".txt"
-    faults = [f"{options.output}: the report of a corpus is written as .txt or .json"] if suffix not in (".txt", ".json") else []
+    faults = [f"{options.output}: a report on a corpus must end in .txt or .json"] if suffix not in (".txt", ".json") else []
     if options.lines < 0:
         faults.append(f"--lines: {options.lines} is less than 0")
     try:
@@ -96,5 +99,5 @@ def run_look_corpus(options: argparse.Namespace, console: Console) -> None:
     if options.alignments:
         with Output(options.alignments) as out:
             out.write("".join(f"{line}\n" for line in result.alignments))
-        rest = "" if not options.lines else ", the first of the corpus; --lines 0 is for all of it"
+        rest = "" if not options.lines else " (the first --lines of the corpus; --lines 0 is all)"
         console.say(f"wrote the alignments of {plural(len(result.alignments), 'line')} to {options.alignments}{rest}")

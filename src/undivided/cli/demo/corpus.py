@@ -21,23 +21,23 @@ from undivided.core.console import Console, plural
 from undivided.core.errors import InputError
 
 TARGETS = {"de": r"[^\W\d_]", "fr": r"[^\W\d_]", "ko": "[가-힣]"}
-"""The languages that English is translated into, and what a translated text must hold: much of the Korean is still English."""
+"""The target languages, and a pattern that a translated text must contain: much of the Korean is still English."""
 
 HELD_OUT = 500
 ENOUGH_PAIRS = 5 * HELD_OUT
 WORDS = range(3, 26)
-"""How many words a sentence has that is worth learning from here: neither a label nor a paragraph."""
+"""Number of words of usable sentences: neither a label nor a paragraph."""
 
 MOST_BYTES = 8 << 20
-"""Bytes of the largest file in a package that is read; the real ones have a few hundred thousand."""
+"""Larger files in a package are not read; the real ones have a few hundred thousand bytes."""
 
 TextPair = tuple[str, str]
 
 
 def prepare_corpus(pair: str, folder: Path, console: Console) -> None:
-    """Fetch and split a corpus, once: the folder appears whole or not at all."""
+    """Download and split a corpus, once; the folder appears only when it is complete."""
     if folder.is_dir():
-        console.say(f"{folder}: the corpus is there already")
+        console.say(f"{folder}: the corpus is already there")
         return
     source, target = pair.split("-")
     parts = split(fetch_pairs(target, console))
@@ -53,42 +53,42 @@ def prepare_corpus(pair: str, folder: Path, console: Console) -> None:
 
 
 class Unavailable(Exception):
-    """A source of text that cannot be had here, and why."""
+    """A source of text that is not available here, and why."""
 
 
 def fetch_pairs(target: str, console: Console) -> list[TextPair]:
-    """Sentence pairs from the first source that can be had."""
+    """Sentence pairs from the first source that is available."""
     reasons = []
     for fetch in (libreoffice_help, home_assistant):
         try:
             with TemporaryDirectory(prefix="undivided-demo-") as scratch:
                 pairs = clean(fetch(target, Path(scratch), console), target)
             if len(pairs) < ENOUGH_PAIRS:
-                raise Unavailable(f"it holds only {plural(len(pairs), 'usable sentence pair')}")
+                raise Unavailable(f"it contains only {plural(len(pairs), 'usable sentence pair')}")
             return pairs
         except Unavailable as reason:
-            console.warn(f"{fetch.__name__.replace('_', ' ')} cannot be had: {reason}")
+            console.warn(f"{fetch.__name__.replace('_', ' ')} is not available: {reason}")
             reasons.append(f"{fetch.__name__}: {reason}")
     raise InputError(
-        "the demo found no text to learn from; it needs the network once, for apt-get or pip:\n  - "
+        "the demo found no text to train on; it needs the network once, for apt-get or pip:\n  - "
         + "\n  - ".join(reasons)
-        + "\nWith two files of your own: undivided train --train SOURCE TARGET --out DIR"
+        + "\nTo train on two files of your own: undivided train --train SOURCE TARGET --out DIR"
     )
 
 
 def libreoffice_help(target: str, scratch: Path, console: Console) -> Iterator[TextPair]:
     """The help pages of an office suite, from Debian's packages (MPL-2.0): paragraphs of the same page and id."""
     if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
-        raise Unavailable("there is no apt-get on this machine")
+        raise Unavailable("apt-get is not installed")
     packages = ["libreoffice-help-en-us", f"libreoffice-help-{target}"]
     console.say(f"downloading {' and '.join(packages)} with apt-get …")
     try:
         run(["apt-get", "download", *packages], scratch)
     except Unavailable:
-        # Package lists that are missing or out of date are the usual cause; only root may renew them.
+        # Missing or outdated package lists are the usual cause; only root may update them.
         if os.geteuid():
             raise
-        console.say("renewing the package lists with apt-get update …")
+        console.say("updating the package lists with apt-get update …")
         run(["apt-get", "update"], scratch)
         run(["apt-get", "download", *packages], scratch)
     for package in sorted(scratch.glob("*.deb")):
@@ -105,7 +105,7 @@ def help_paragraphs(root: Path, lang: str) -> dict[tuple[str, str, int], str]:
     found = {}
     for folder in root.glob(f"**/help/{lang}/text"):
         for page in sorted(folder.rglob("*.html")):
-            # A link in a package may lead anywhere on this machine.
+            # A link in a package may point anywhere on this machine.
             if not page.resolve().is_relative_to(root.resolve()) or not page.is_file() or page.stat().st_size > MOST_BYTES:
                 continue
             seen: Counter[str] = Counter()
@@ -134,14 +134,14 @@ class HelpPage(HTMLParser):
         self._hidden = 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Begin a paragraph; inside one, notice what is not to be read."""
+        """Start a paragraph; inside one, notice what must be skipped."""
         given = {name: value or "" for name, value in attrs}
         if given.get("id", "").startswith(("par_id", "hd_id")):
             self._open, self._id, self._text, self._hidden = tag, given["id"], [], 0
         elif tag == "br":
             self._text.append(" ")
         elif tag == "span" and (self._hidden or ("hidden" in given and given.get("class"))):
-            # Of the wordings for several systems only one is read: the default, which has no class.
+            # Of the wordings for several operating systems only the default is read, which has no class.
             self._hidden += 1
 
     def handle_endtag(self, tag: str) -> None:
@@ -153,7 +153,7 @@ class HelpPage(HTMLParser):
             self._open = ""
 
     def handle_data(self, data: str) -> None:
-        """Keep what is visible."""
+        """Keep visible text."""
         if self._open and not self._hidden:
             self._text.append(data)
 
@@ -167,7 +167,7 @@ def home_assistant(target: str, scratch: Path, console: Console) -> Iterator[Tex
     for wheel in sorted(scratch.glob("*.whl")):
         theirs = messages(wheel, target)
         for key, text in messages(wheel, "en").items():
-            # A text that still refers to another key has no wording of its own.
+            # A text that refers to another key has no wording of its own.
             if key in theirs and "[%key:" not in text + theirs[key]:
                 yield text, theirs[key]
 
@@ -178,16 +178,16 @@ def messages(wheel: Path, lang: str) -> dict[tuple[str, ...], str]:
     try:
         with zipfile.ZipFile(wheel) as package:
             for member in package.infolist():
-                place = place_of(member.filename, lang)
+                place = path_without_language(member.filename, lang)
                 # zipfile gives no more bytes than a member declares.
                 if place and member.file_size <= MOST_BYTES:
-                    found |= flattened(json.loads(package.read(member)), (place,))
+                    found |= flatten(json.loads(package.read(member)), (place,))
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, ValueError, RuntimeError, RecursionError) as error:
         raise Unavailable(f"{wheel.name} is damaged: {error}") from None
     return found
 
 
-def place_of(name: str, lang: str) -> str:
+def path_without_language(name: str, lang: str) -> str:
     """The name of a file of translations without its language and digest; nothing for other files.
 
     `a/translations/de.json` → `a/translations/`, `translations/login/de-0123456789abcdef.json` → `translations/login/`
@@ -202,15 +202,15 @@ def place_of(name: str, lang: str) -> str:
     return name[: len(name) - len(rest)] + before if stem != before and before[-1:] in ("", "/", ".") else ""
 
 
-def flattened(value: object, keys: tuple[str, ...] = ()) -> dict[tuple[str, ...], str]:
-    """Nested objects as one, with the path of keys to each text."""
+def flatten(value: object, keys: tuple[str, ...] = ()) -> dict[tuple[str, ...], str]:
+    """Nested objects as one dictionary, from the path of keys to each text."""
     if isinstance(value, dict):
-        return {path: text for key, inner in value.items() for path, text in flattened(inner, (*keys, key)).items()}
+        return {path: text for key, inner in value.items() for path, text in flatten(inner, (*keys, key)).items()}
     return {keys: " ".join(value.split())} if isinstance(value, str) else {}
 
 
 def run(command: list[str], folder: Path) -> None:
-    """Run another program in a folder; `Unavailable` with its last words if it fails."""
+    """Run another program in a folder; raise `Unavailable` with its last line if it fails."""
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=900, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -235,13 +235,13 @@ def clean(texts: Iterable[TextPair], target_lang: str) -> list[TextPair]:
     found: dict[str, str] = {}
     for text in texts:
         for source, target in sentence_pairs(*text):
-            if source not in found and usable(source, target, target_lang):
+            if source not in found and is_usable(source, target, target_lang):
                 found[source] = target
     return list(found.items())
 
 
-def usable(source: str, target: str, target_lang: str) -> bool:
-    """Whether a pair is a sentence and its translation, not a formula, as far as lengths and letters tell."""
+def is_usable(source: str, target: str, target_lang: str) -> bool:
+    """Whether a pair looks like a sentence and its translation, judged by lengths and letters."""
     return (
         source != target
         and len(source.split()) in WORDS
@@ -253,10 +253,10 @@ def usable(source: str, target: str, target_lang: str) -> bool:
 
 
 def split(pairs: list[TextPair]) -> dict[str, list[TextPair]]:
-    """Train, valid and test, without a text in common on either side; the same whenever and wherever it is done."""
+    """Split into train, valid and test without a text in common on either side; always the same split."""
     sources, targets = (Counter(each[side] for each in pairs) for side in (0, 1))
     alone = [each for each in pairs if sources[each[0]] == targets[each[1]] == 1]
-    # Ranked by a digest, the choice is fair, needs no seed, and hardly changes when a release of the corpus does.
+    # Ranked by a hash, the choice is random, needs no seed, and hardly changes with a new release of the corpus.
     ranked = sorted(alone, key=lambda each: hashlib.sha256("\n".join(each).encode()).digest())
     size = min(HELD_OUT, len(pairs) // 10)
     valid, test = ranked[:size], ranked[-size:]

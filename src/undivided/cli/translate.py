@@ -1,0 +1,119 @@
+"""`undivided translate`: lines of a file or of stdin."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from undivided.cli.options import add_compute, add_quiet, search_options
+from undivided.cli.streams import Output, count_lines, input_lines, keep_apart
+from undivided.config import SearchConfig
+from undivided.config.flags import add_settings
+from undivided.core.console import Console, LimitedWarnings, Progress, printable
+from undivided.core.errors import InputError
+from undivided.data.corpus import read_lines
+
+if TYPE_CHECKING:
+    from undivided.inference.translator import Translator
+
+
+def add_translate(verbs: Any) -> None:
+    """`undivided translate`."""
+    verb = verbs.add_parser(
+        "translate",
+        help="translate text, one line out for every line in",
+        description="Translate a file or stdin line by line, in order. An empty line stays empty.",
+    )
+    verb.add_argument("model", help="a model folder")
+    verb.add_argument(
+        "file", nargs="?", default="-", help="text to translate; may be compressed as .gz, .xz or .zst (default: stdin)"
+    )
+    verb.add_argument("-o", "--output", default="-", metavar="OUT", help="file for the translations (default: stdout)")
+    verb.add_argument("--scores", action="store_true", help="write the score and a tab before each translation")
+    verb.add_argument(
+        "--prefix", metavar="FILE", help="for each input line, a line of target text that its translation must start with"
+    )
+    verb.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="split FILE among N processes, each with --threads (default: 1); after a stop, run again to resume",
+    )
+    verb.add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        help="split FILE among --workers of a Ray cluster; `local` starts one here (extra: ray)",
+    )
+    add_settings(verb, SearchConfig, default="the model's own")
+    add_compute(verb, "auto")
+    add_quiet(verb)
+    verb.set_defaults(run=run_translate)
+
+
+def run_translate(options: argparse.Namespace) -> None:
+    """Translate lines, in this process or by several workers."""
+    search = search_options(options)
+    console = Console(options.quiet)
+    if options.file != "-" and not Path(options.file).exists():
+        raise InputError(f"{options.file}: no such file")
+    keep_apart(options.output, options.file, options.prefix)
+    if options.workers is not None or options.ray is not None:
+        _translate_by_workers(options, search, console)
+        return
+    from undivided.inference.lines import decoded, remarks, written
+    from undivided.inference.translator import Translator
+
+    translator = Translator(options.model, options.device, options.threads, options.engine, console)
+    if search.get("shortlist") and not translator.engine.has_shortlist:
+        who = "the PyTorch engine" if translator.engine.name.startswith("torch") else "this model"
+        console.warn(f"--shortlist: {who} has none, so all target subwords are considered")
+    prefixes = read_lines(options.prefix) if options.prefix else None
+    console.say(describe_search(translator, search))
+    progress = Progress(console, "translated lines", count_lines(options.file))
+    warnings = LimitedWarnings(console)
+    with Output(options.output) as out:
+        lines = decoded(input_lines(options.file), options.file if options.file != "-" else "stdin", warnings.add)
+        results = translator.stream(lines, prefixes, progress.advance, **search)
+        for number, result in enumerate(results, 1):
+            for remark in remarks(number, result, search.get("n_best", 1)):
+                warnings.add(remark)
+            text = written(number, result, options.scores, search.get("n_best", 1))
+            # Files get the text as it is; on a terminal, control characters are escaped.
+            out.write(printable(text) if out.isatty() else text)
+            out.flush()
+    warnings.close()
+    console.clear()
+
+
+def describe_search(translator: Translator, search: dict[str, Any]) -> str:
+    """The engine and the search, in words."""
+    config = translator.search_config(**search)
+    how = "sampling" if config.sample else f"beam {config.beam_size}, length penalty {config.length_penalty:g}"
+    return f"engine {translator.engine.name}, {how}"
+
+
+def _translate_by_workers(options: argparse.Namespace, search: dict[str, Any], console: Console) -> None:
+    """Translate a file by several processes or a Ray cluster."""
+    from undivided.inference.translator import Translator
+    from undivided.inference.workers.leader import translate_file
+
+    engine = options.engine
+    if engine == "auto":
+        # Chosen once, here: all workers must use the same engine.
+        found = Translator(options.model, options.device, options.threads, "auto", console).engine.name
+        engine = found if found.startswith("torch") else "ctranslate2"
+    translate_file(
+        options.model,
+        options.file,
+        options.output,
+        options.workers if options.workers is not None else 0,
+        console,
+        search=search,
+        prefix=options.prefix,
+        scores=options.scores,
+        device=options.device,
+        threads=options.threads,
+        engine=engine,
+        ray=options.ray,
+    )
