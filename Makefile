@@ -1,6 +1,7 @@
 # make demo   get a real corpus, train a translator on it, score it, translate with it (MINUTES=3, PAIR=en-ko)
 # make test   the tests
 # make check  lint, format, types
+# make mutants  faults put into a copy of the package, one at a time: a test must notice each (docs/mutants.md)
 # make sbom   sbom.json: what is installed with it, as CycloneDX
 # make evalb  build EVALB, which the tests compare bracket scores with
 # make prove-damage, prove-relatives, prove-resume, prove-shards, prove-multi30k   long proofs, each with a report under docs/
@@ -13,7 +14,7 @@ MINUTES ?= 10
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test chromium check format sbom evalb prove-multi30k prove-damage prove-relatives prove-resume prove-shards clean \
+.PHONY: demo test mutants chromium check format sbom evalb prove-multi30k prove-damage prove-relatives prove-resume prove-shards clean \
 	bench-train bench-translate bench-scale bench-quality bench-distilled bench-best bench-start
 
 demo: .venv/installed
@@ -22,6 +23,10 @@ demo: .venv/installed
 test: .venv/installed-dev chromium
 	@$(MAKE) --no-print-directory evalb || echo "EVALB could not be built; the tests that run it are skipped"
 	$(BIN)/python -m pytest $(PYTEST)
+
+mutants: .venv/installed-dev
+	@$(MAKE) --no-print-directory evalb || true
+	$(BIN)/python tools/mutants.py $(MUTANTS)
 
 evalb: .venv/evalb/evalb
 
@@ -58,7 +63,6 @@ prove-resume: .venv/installed-dev
 	$(BIN)/python benchmarks/resume.py
 
 prove-shards: .venv/installed-dev
-	-$(PIP) --editable '.[ray]'
 	$(BIN)/python benchmarks/shards.py
 
 # The peers get venvs of their own under .venv-peers/ the first time.
@@ -76,7 +80,7 @@ bench-train bench-translate bench-scale bench-quality bench-distilled bench-best
 	@touch $@
 
 .venv/installed-dev: .venv/installed
-	$(PIP) --editable '.[dev]'
+	$(PIP) --editable '.[dev,ray]'
 	@touch $@
 
 # EVALB (Sekine and Collins) is public-domain C that this wheel carries. Its fixed buffers are too small for a sentence of 250 words.

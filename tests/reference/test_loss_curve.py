@@ -2,7 +2,9 @@
 
 import io
 import math
+import threading
 
+import pytest
 import torch
 import torch.nn.functional as F
 from test_torch_transformer import copy_layer
@@ -12,7 +14,6 @@ from samples import sentences, tiny_recipe, write_pairs
 from undivided.core.console import Console
 from undivided.core.ids import PAD
 from undivided.data.batches import make_batch
-from undivided.nn.device import ThreadPool
 from undivided.nn.layers import sinusoids
 from undivided.training.loop import Trainer
 from undivided.training.prepare import prepare_recipe
@@ -46,26 +47,43 @@ class Plain(nn.Module):
         return self.body(self.embed(batch.src), self.embed(batch.tgt_in), **masks) @ self.embedding.t()
 
 
-def started(folder):
-    """A trainer before its first step, its batches shared by a crew of two."""
-    recipe = tiny_recipe(folder / "run", write_pairs(folder, "train", sentences(60)))
+@pytest.fixture
+def trainer(tmp_path):
+    """A trainer before its first step, with two threads."""
+    recipe = tiny_recipe(tmp_path / "run", write_pairs(tmp_path, "train", sentences(60)))
     recipe["model"] |= {"dropout": 0.0, "attention_bias": True, "encoder_layers": 2}
     recipe["batches"]["tokens"] = 100
     recipe["train"]["precision"] = "float32"
     console = Console(quiet=True, stream=io.StringIO())
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
     plan = prepare_recipe(recipe, console)
     with plan.begun():
-        trainer = Trainer(plan.recipe, plan.folder.parent, console)
-    trainer.crew = ThreadPool(2)
-    trainer.model.train()
-    return trainer
+        made = Trainer(plan.recipe, plan.folder.parent, console)
+    made.model.train()
+    yield made
+    torch.set_num_threads(before)
 
 
-def test_every_loss_equals_the_plain_reference(tmp_path):
-    trainer = started(tmp_path)
+def meet_in_pairs(task, monkeypatch):
+    """Let every part of a batch wait for another: with fewer than two threads at work, the wait ends in an error."""
+    barrier, loss, threads = threading.Barrier(2, timeout=20), task.loss, set()
+
+    def wait_for_the_other(batch):
+        threads.add(threading.get_ident())
+        barrier.wait()
+        return loss(batch)
+
+    monkeypatch.setattr(task, "loss", wait_for_the_other)
+    return threads
+
+
+def test_every_loss_of_two_threads_equals_the_plain_reference(trainer, monkeypatch):
+    threads = meet_in_pairs(trainer.task, monkeypatch)
     plain = Plain(trainer.model)
     store, stream = trainer.task.store, trainer.task.stream
     plans = list(zip(range(STEPS), stream.plans()))
+    assert min(len(plan[0]) for _, plan in plans) > 1
     optimizer = torch.optim.Adam(plain.parameters(), betas=(0.9, 0.98), eps=1e-9)
     ours, theirs = [], []
     for step, plan in plans:
@@ -81,3 +99,4 @@ def test_every_loss_equals_the_plain_reference(tmp_path):
         optimizer.step()
     torch.testing.assert_close(torch.tensor(ours), torch.tensor(theirs), atol=2e-3, rtol=0)
     assert ours[-1] < ours[0] - 0.5
+    assert len(threads - {threading.get_ident()}) == 2

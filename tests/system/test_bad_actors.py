@@ -98,6 +98,9 @@ TRAINING_PARTS = [
     *(f"training/checkpoints/step-000000002/{part}.safetensors" for part in ("model", "optimizer", "random")),
 ]
 
+MADE_AGAIN = {"training/log.jsonl", *(part for part in TRAINING_PARTS if "store-" in part), TRAINING_PARTS[7]}
+"""Without these training continues: a log is only written, a store is tokenised again, of a checkpoint there is an older one."""
+
 
 def test_the_canary_can_sing(trace):
     for content in payloads(trace).values():
@@ -130,7 +133,8 @@ def test_a_canary_in_a_training(run, copied, trace, part):
     result = run("train", "--out", copied, "--max-steps", "3", "--quiet")
     assert not trace.exists()
     assert "Traceback" not in result.err
-    assert result.code in (0, 2)
+    assert result.code == (0 if part in MADE_AGAIN else 2)
+    assert result.code == 0 or Path(part).name in result.err
     result = run("average", copied, "--last", "1", "-o", copied / "averaged")
     assert not trace.exists()
     assert "Traceback" not in result.err

@@ -136,9 +136,9 @@ def test_a_directory_in_place_of_a_file(fails, tmp_path, files):
 def test_out_that_cannot_be_written(run, tmp_path, files):
     (tmp_path / "m").write_text("in the way")
     result = run("train", "--train", *files, "--out", tmp_path / "m", "--quiet")
-    assert result.code in (1, 2)
+    assert result.code == 2
     assert "Traceback" not in result.err
-    assert str(tmp_path / "m") in result.err
+    assert f"{tmp_path / 'm'}: is a file; name a folder" in result.err
     assert (tmp_path / "m").read_text() == "in the way"
 
 
