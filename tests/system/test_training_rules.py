@@ -62,7 +62,7 @@ def test_the_model_folder_holds_the_mean_of_the_last_checkpoints(tmp_path):
     out, checkpoints = run(tmp_path, average=3, max_steps=7, rate=0.05, warmup_steps=1, schedule="inverse_sqrt")
     assert len(checkpoints) == 7
     written = load_file(out / "model.safetensors")
-    for name, tensor in checkpoints[-1]["model"].items():
+    for name in checkpoints[-1]["model"]:
         mean = torch.stack([each["model"][name].double() for each in checkpoints[-3:]]).mean(dim=0).float()
         torch.testing.assert_close(written[name], mean, atol=1e-6, rtol=1e-6)
     last = checkpoints[-1]["model"]
