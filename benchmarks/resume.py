@@ -53,8 +53,8 @@ PARTS = ("model", "optimizer", "ema", "random")
 MOMENTS = {
     "checkpoint": [("write_tensors", "half", 4), ("write_tensors", "before", 4), ("fsync", "before", 8), ("fsync", "after", 8),
                    ("_complete", "before", 1), ("_complete", "after", 1), ("prune", "before", 1)],
-    "model": [("write_tensors", "half", 1), ("fsync", "before", 10), ("fsync", "after", 10), ("_settle", "before", 2),
-              ("_settle", "after", 2)],
+    "model": [("write_tensors", "half", 1), ("fsync", "before", 8), ("fsync", "after", 8), ("open_atomic", "before", 5),
+              ("_settle", "before", 2), ("_settle", "after", 2)],
 }  # fmt: skip
 """Where within a save, of a checkpoint or of the model folder: a function, before or after one of its calls, or half written."""
 

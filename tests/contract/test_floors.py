@@ -23,6 +23,7 @@ DIRECT = {
     },
     "numpy": {"1.22.2": "CVE-2021-41495, CVE-2021-41496, CVE-2021-34141"},
     "PyYAML": {"5.4": "CVE-2020-14343: a full loader runs code (we use the safe one)"},
+    "filelock": {"4.2.1": "CVE-2026-112906, CVE-2026-112934, CVE-2026-112941; before them CVE-2025-68146, CVE-2026-22701"},
     "transformers": {
         "5.0.0": "CVE-2026-1839: random state of a checkpoint runs code",
         "5.3.0": "CVE-2026-4372: a config runs code, also with trust_remote_code off",
@@ -41,7 +42,6 @@ THROUGH_OTHERS = {
     "Jinja2": {"3.1.6": "CVE-2025-27516: out of the sandbox"},
     "Werkzeug": {"3.1.6": "CVE-2025-66221, CVE-2026-21860, CVE-2026-27199: device names of Windows"},
     "lxml": {"6.1.0": "CVE-2026-41066: entities read local files"},
-    "filelock": {"4.2.1": "CVE-2026-112906, CVE-2026-112934, CVE-2026-112941; before them CVE-2025-68146, CVE-2026-22701"},
     "h11": {"0.16.0": "CVE-2025-43859: request smuggling"},
     "tqdm": {"4.66.3": "CVE-2024-34062: arguments are evaluated"},
     "idna": {"3.7": "CVE-2024-3651: quadratic time"},

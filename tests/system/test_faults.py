@@ -82,7 +82,7 @@ def failing(real, number, code=errno.ENOSPC):
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
-@pytest.mark.parametrize("name", ["write_tensors", "fsync", "create_file"])
+@pytest.mark.parametrize("name", ["write_tensors", "fsync", "open_atomic"])
 def test_a_model_is_never_half_written(done, tmp_path, monkeypatch, name, number):
     home = shutil.copytree(done, tmp_path / "m", ignore=shutil.ignore_patterns("training"))
     before = weights(artifact.load(home).model)

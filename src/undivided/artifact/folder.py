@@ -24,7 +24,7 @@ from undivided.config.model import DECODER_ONLY, DRAWING, PAIRED
 from undivided.config.settings import as_values
 from undivided.core import manifest
 from undivided.core.errors import InputError
-from undivided.core.files import create_file, fsync, read_json, sha256_of
+from undivided.core.files import fsync, open_atomic, read_json, sha256_of
 from undivided.core.manifest import INCOMING
 from undivided.data.shortlist import Shortlist
 from undivided.data.subwords import Tokenizer
@@ -149,12 +149,8 @@ def _settle(folder: Path) -> None:
     for part in sorted(incoming.iterdir(), key=lambda part: part.name == manifest.NAME):
         if part.is_symlink() or not part.is_file():
             continue
-        copy = folder / f"{part.name}.new"
-        with part.open("rb") as source, create_file(copy) as target:
+        with part.open("rb") as source, open_atomic(folder / part.name) as target:
             shutil.copyfileobj(source, target)
-        fsync(copy)
-        copy.replace(folder / part.name)
-    fsync(folder)
     # Renamed before it is removed: half of a folder must not be taken for the model.
     incoming.rename(folder / f"{INCOMING}.settled")
     shutil.rmtree(folder / f"{INCOMING}.settled", ignore_errors=True)
@@ -206,7 +202,7 @@ def kind_of(folder: str | Path) -> str:
     """The kind of model that a folder holds."""
     if not Path(folder).is_dir():
         raise InputError(f"{folder}: no such model folder")
-    return _read_config(manifest.current(Path(folder)))[0].model.kind
+    return _read_config(manifest.current_folder(Path(folder)))[0].model.kind
 
 
 def verb_of(kind: str) -> str:
@@ -240,7 +236,7 @@ class _Held(NamedTuple):
 
     def whole(self) -> Path:
         """Where the very model lies that was opened; an error if another one has taken its place."""
-        whole = manifest.current(self.folder)
+        whole = manifest.current_folder(self.folder)
         if _seal(whole) != self.seal:
             raise InputError(f"{self.folder}: the model changed while it was used; begin anew")
         return whole
@@ -255,7 +251,7 @@ def _held(folder: str | Path) -> _Held:
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: no such model folder")
-    whole = manifest.current(folder)
+    whole = manifest.current_folder(folder)
     seal = _seal(whole)
     parts = _verify(whole)
     recipe, vocabulary, facts = _read_config(whole)

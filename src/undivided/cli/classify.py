@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from undivided.cli.options import add_compute
-from undivided.cli.streams import Output, input_text
+from undivided.cli.streams import input_text, open_output
 from undivided.core.console import Console, LimitedWarnings, printable
 from undivided.core.errors import InputError
 
@@ -39,7 +39,7 @@ def run_classify(options: argparse.Namespace) -> None:
     from undivided.inference.classify import Classifier
 
     classifier, remarks = Classifier(options.model, options.device, options.threads), LimitedWarnings(Console())
-    with Output(options.output) as out:
+    with open_output(options.output) as out:
         for name in options.file:
             for number, found in enumerate(_classify(classifier, name), 1):
                 if found.cut:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from undivided.cli.options import add_compute, search_options
-from undivided.cli.streams import Output, input_text
+from undivided.cli.streams import input_text, open_output
 from undivided.config import SearchConfig
 from undivided.config.flags import add_settings
 from undivided.core.console import printable
@@ -49,7 +49,7 @@ def run_generate(options: argparse.Namespace) -> None:
     if generator.draws:
         return _draw(generator, prompts, options, search)
     found = generator.text(prompts, **search)
-    with Output(options.output) as out:
+    with open_output(options.output) as out:
         for row in found:
             for each in row:
                 text = to_one_line(each.text)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from undivided.cli.options import add_compute, add_quiet, search_options
-from undivided.cli.streams import Output, input_lines
+from undivided.cli.streams import input_lines, open_output
 from undivided.config import CorpusFiles, SearchConfig
 from undivided.config.flags import add_settings
 from undivided.config.settings import coerce
@@ -68,7 +68,7 @@ def run_look(options: argparse.Namespace) -> None:
         seen = what_if(translator.artifact, seen, translator.search_config(**search), progress.advance)
         console.clear()
     if not options.output:
-        with Output("-") as out:
+        with open_output("-") as out:
             out.write(f"{summary(seen)}\n")
         return None
     missing = write(seen, options.output, view)
@@ -94,10 +94,10 @@ def run_look_corpus(options: argparse.Namespace, console: Console) -> None:
     from undivided.look.heads.report import as_json, report, table
 
     result = report(Translator(options.model, options.device, options.threads, "torch"), files, options.lines, console)
-    with Output(options.output or "-") as out:
+    with open_output(options.output or "-") as out:
         out.write(as_json(result) if suffix == ".json" else table(result))
     if options.alignments:
-        with Output(options.alignments) as out:
+        with open_output(options.alignments) as out:
             out.write("".join(f"{line}\n" for line in result.alignments))
         rest = "" if not options.lines else " (the first --lines of the corpus; --lines 0 is all)"
         console.say(f"wrote the alignments of {plural(len(result.alignments), 'line')} to {options.alignments}{rest}")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TextIO
 
 from undivided.core.errors import InputError
-from undivided.core.files import create_file
+from undivided.core.files import open_atomic
 
 
 def keep_apart(output: str | None, *inputs: str | None) -> None:
@@ -22,27 +23,20 @@ def keep_apart(output: str | None, *inputs: str | None) -> None:
                 raise InputError(f"{output}: it is an input, so it cannot be written to; choose another --output")
 
 
-class Output:
-    """Stdout, or a file that appears only when it is complete."""
-
-    def __init__(self, name: str) -> None:
-        self.path = None if name == "-" else Path(name)
-
-    def __enter__(self) -> Any:
-        if self.path is None:
-            sys.stdout.reconfigure(encoding="utf-8", errors="strict", newline="\n")  # type: ignore[union-attr]
-            return sys.stdout
-        if not self.path.parent.is_dir():
-            raise InputError(f"{self.path.parent}: no such directory")
-        self.part = self.path.with_name(self.path.name + ".part")
-        self.stream = io.TextIOWrapper(create_file(self.part), encoding="utf-8", newline="\n")
-        return self.stream
-
-    def __exit__(self, kind: type | None, *_: object) -> None:
-        if self.path is not None:
-            self.stream.close()
-            if kind is None:
-                self.part.replace(self.path)
+@contextmanager
+def open_output(name: str) -> Iterator[TextIO]:
+    """Stdout for `-`, or a file that appears only when it is complete."""
+    if name == "-":
+        sys.stdout.reconfigure(encoding="utf-8", errors="strict", newline="\n")  # type: ignore[union-attr]
+        yield sys.stdout
+        return
+    if not Path(name).parent.is_dir():
+        raise InputError(f"{Path(name).parent}: no such directory")
+    with open_atomic(Path(name)) as stream:
+        text = io.TextIOWrapper(stream, encoding="utf-8", newline="\n")
+        yield text
+        text.flush()
+        text.detach()
 
 
 def count_lines(name: str) -> int | None:

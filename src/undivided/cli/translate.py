@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from undivided.cli.options import add_compute, add_quiet, search_options
-from undivided.cli.streams import Output, count_lines, input_lines, keep_apart
+from undivided.cli.streams import count_lines, input_lines, keep_apart, open_output
 from undivided.config import SearchConfig
 from undivided.config.flags import add_settings
 from undivided.core.console import Console, LimitedWarnings, Progress, printable
@@ -72,7 +72,7 @@ def run_translate(options: argparse.Namespace) -> None:
     console.say(describe_search(translator, search))
     progress = Progress(console, "translated lines", count_lines(options.file))
     warnings = LimitedWarnings(console)
-    with Output(options.output) as out:
+    with open_output(options.output) as out:
         lines = decoded(input_lines(options.file), options.file if options.file != "-" else "stdin", warnings.add)
         results = translator.stream(lines, prefixes, progress.advance, **search)
         for number, result in enumerate(results, 1):

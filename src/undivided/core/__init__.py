@@ -1,1 +1,1 @@
-"""Errors, console, files, locks, manifests, random numbers, special ids: what every package stands on."""
+"""What every package stands on: errors, console, files, locks, manifests, random numbers, special ids."""

@@ -1,21 +1,22 @@
-"""What a person sees while a command works: errors with an exit code, lines and progress on stderr."""
+"""What a person sees while a command works: messages, warnings and progress on stderr, or in the log of Python."""
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
 import time
 from typing import TextIO
 
-COMMANDS_A_TERMINAL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
-"""Control characters but tab and newline, line and paragraph separators, bidirectional embeddings, overrides and isolates,
-lone surrogates. Marks of direction and joiners stay: they are part of writing and command nothing."""
+CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+"""What commands a terminal: control characters but tab and newline, line and paragraph separators, lone surrogates,
+bidirectional embeddings, overrides and isolates. Marks of direction and joiners are left out: they are part of writing."""
 
 
 def printable(text: str) -> str:
-    """A text for people whose terminal must not obey it: what would command a terminal is spelled out, such as `\\x1b`."""
-    return COMMANDS_A_TERMINAL.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+    """A text that no terminal obeys: control characters are spelled out, such as `\\x1b`."""
+    return CONTROL_CHARACTERS.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def plural(count: int, noun: str) -> str:
@@ -34,9 +35,9 @@ def duration(seconds: float) -> str:
 
 
 class Console:
-    """Lines for people on stderr; on a terminal also one status line that is rewritten in place.
+    """Messages on stderr; on a terminal also one status line that is rewritten in place.
 
-    What a line quotes, a file name or a text, may come from anybody: it reaches no terminal but made `printable`.
+    What a message quotes, a file name or a text, may come from anybody: only what is `printable` reaches a terminal.
     """
 
     def __init__(self, quiet: bool = False, stream: TextIO | None = None) -> None:
@@ -48,16 +49,16 @@ class Console:
         self._last_status = 0.0
 
     def say(self, text: str) -> None:
-        """Print one line (or several) and keep it."""
+        """Print a message, unless `--quiet`."""
         if not self.quiet:
             self._write(printable(text))
 
     def warn(self, text: str) -> None:
-        """Print a line that stays visible even with `--quiet`."""
+        """Print a warning, also with `--quiet`."""
         self._write(f"\x1b[33m{printable(text)}\x1b[0m" if self.colour else printable(text))
 
     def status(self, text: str, every: float = 0.1) -> None:
-        """Rewrite the status line on a terminal; say nothing elsewhere."""
+        """Rewrite the status line on a terminal; do nothing elsewhere."""
         now = time.monotonic()
         if not self.live or now - self._last_status < every:
             return
@@ -68,7 +69,7 @@ class Console:
         self._status_shown = True
 
     def clear(self) -> None:
-        """Take the status line away."""
+        """Remove the status line."""
         if self._status_shown:
             self.stream.write("\r\x1b[2K")
             self.stream.flush()
@@ -79,31 +80,50 @@ class Console:
         print(text, file=self.stream, flush=True)
 
 
-class LimitedWarnings:
-    """Remarks on single lines of a file: the first are told, the others counted and told of at the end."""
+class LoggingConsole(Console):
+    """Messages for those who use this package as a library: they go to `logging.getLogger("undivided")`.
 
-    MOST = 50
+    Messages have the level INFO, warnings WARNING; there is no status line. It is what is used where no console is given.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(quiet=True)
+        self.logger = logging.getLogger("undivided")
+
+    def say(self, text: str) -> None:
+        """Log a message."""
+        self.logger.info("%s", printable(text))
+
+    def warn(self, text: str) -> None:
+        """Log a warning."""
+        self.logger.warning("%s", printable(text))
+
+
+class LimitedWarnings:
+    """Warnings on single lines of a file: the first are shown, the others counted."""
+
+    LIMIT = 50
 
     def __init__(self, console: Console) -> None:
         self.console, self.shown, self.more = console, 0, 0
 
     def add(self, text: str) -> None:
-        """Tell a remark, or count it."""
-        if self.shown < self.MOST:
+        """Show a warning, or count it."""
+        if self.shown < self.LIMIT:
             self.shown += 1
             self.console.warn(text)
         else:
             self.more += 1
 
     def close(self) -> None:
-        """Tell how many were only counted."""
+        """Say how many were only counted."""
         if self.more:
-            self.console.warn(f"and {plural(self.more, 'more remark')} of these kinds")
+            self.console.warn(f"and {plural(self.more, 'more warning')} of these kinds")
         self.more = 0
 
 
 class Progress:
-    """How far a counted job is, with its rate and the time that is left."""
+    """How far a job is, with its rate and the time that is left."""
 
     def __init__(self, console: Console, what: str, total: int | None, plain_every: float = 10.0, before: int = 0) -> None:
         self.console, self.what, self.total, self.plain_every = console, what, total, plain_every
@@ -111,7 +131,7 @@ class Progress:
         self.started = self._last_plain = time.monotonic()
 
     def advance(self, count: int) -> None:
-        """Count work done (less than none: lost again) and show it: on the status line, or now and then as a plain line."""
+        """Count work done (negative: lost again) and show it: on the status line, or now and then as a message."""
         self.done += count
         now = time.monotonic()
         if self.console.live:

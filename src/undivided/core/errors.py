@@ -6,7 +6,7 @@ import errno
 
 
 class UndividedError(Exception):
-    """A failure told in one clear message, without a traceback. Exit code 1."""
+    """A failure described in one clear message, without a traceback. Exit code 1."""
 
     exit_code = 1
 
@@ -18,11 +18,11 @@ class InputError(UndividedError):
 
 
 class IncompatibleSettings(InputError):
-    """Settings of a run that can never go together, found before its first step: it ends as if it had not begun."""
+    """Incompatible settings, found before step 1; the run folder is left free."""
 
 
 def describe_error(error: BaseException) -> tuple[str, int] | None:
-    """What a person is told of an error and the exit code; None for one that nobody foresaw."""
+    """The message for a person and the exit code; None for an error that nobody foresaw."""
     if isinstance(error, UndividedError):
         return str(error), error.exit_code
     if isinstance(error, OSError):

@@ -5,26 +5,24 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from undivided.core.errors import InputError
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
-MOST_JSON = 16 << 20
-"""Bytes of the largest JSON file that is read: a thousand times what we write."""
+MAX_JSON_BYTES = 16 << 20
+"""The largest JSON file that is read: a thousand times what we write."""
 
 
-def read_bounded(path: Path, most: int) -> bytes:
-    """The bytes of a file, unless there are more than `most` of them."""
+def read_bounded(path: Path, limit: int) -> bytes:
+    """The bytes of a file, unless there are more than `limit` of them."""
     with path.open("rb") as stream:
-        content = stream.read(most + 1)
-    if len(content) > most:
-        raise InputError(f"{path}: damaged or not what its name says: it has more than {most:,} bytes")
+        content = stream.read(limit + 1)
+    if len(content) > limit:
+        raise InputError(f"{path}: damaged or not what its name says: it has more than {limit:,} bytes")
     return content
 
 
@@ -36,10 +34,10 @@ def parse_json(content: bytes) -> Any:
         raise ValueError("nested too deep") from None
 
 
-def read_json(path: Path, most: int = MOST_JSON) -> dict[str, Any]:
+def read_json(path: Path, limit: int = MAX_JSON_BYTES) -> dict[str, Any]:
     """The object that a JSON file holds; `InputError` where it does not."""
     try:
-        value = parse_json(read_bounded(path, most))
+        value = parse_json(read_bounded(path, limit))
     except ValueError as error:
         raise InputError(f"{path}: damaged, it cannot be read as JSON: {error}") from None
     except OSError as error:
@@ -50,7 +48,7 @@ def read_json(path: Path, most: int = MOST_JSON) -> dict[str, Any]:
 
 
 def sha256_of(path: str | Path) -> str:
-    """sha256 of a file's bytes."""
+    """sha256 of a file's bytes, in hexadecimal."""
     try:
         with Path(path).open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
@@ -59,13 +57,15 @@ def sha256_of(path: str | Path) -> str:
 
 
 def create_file(path: Path) -> BinaryIO:
-    """A new file for writing: what lay under that name is removed first, so that nothing is written through a link."""
+    """Open a new file for writing. What had that name is removed first, so that nothing is written through a link."""
     path.unlink(missing_ok=True)
     return path.open("xb")
 
 
 def fsync(path: Path) -> None:
-    """Make sure that a file or directory has reached the disk."""
+    """Make sure that a file or folder has reached the disk."""
+    if os.name == "nt" and path.is_dir():
+        return  # Windows opens no folders, and writes their entries by itself.
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -73,12 +73,48 @@ def fsync(path: Path) -> None:
         os.close(handle)
 
 
-def write_atomic(path: Path, content: bytes) -> None:
-    """Write a small file so that at every moment the old or the new one is there."""
-    building = path.with_name(f"{path.name}.{os.getpid()}.building")
-    with create_file(building) as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    building.replace(path)
+def temporary_name(path: Path, suffix: str = "part") -> Path:
+    """Where this process writes what will become `path`: beside it, so that one rename puts it into place."""
+    return path.with_name(f"{path.name}.{os.getpid()}.{suffix}")
+
+
+@contextmanager
+def open_atomic(path: Path) -> Iterator[BinaryIO]:
+    """Write a file so that at every moment the old or the new one is there, whole and on the disk.
+
+    After an error the old one stays, and nothing else is left behind.
+    """
+    part = temporary_name(path)
+    try:
+        with create_file(part) as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
     fsync(path.parent)
+
+
+def write_atomic(path: Path, content: bytes | str) -> None:
+    """Write a file at once, with the promises of `open_atomic`; text as UTF-8."""
+    with open_atomic(path) as stream:
+        stream.write(content.encode("utf-8") if isinstance(content, str) else content)
+
+
+@contextmanager
+def build_folder(path: Path) -> Iterator[Path]:
+    """A new folder to fill, which takes its name when all is in it; one that had the name is removed then.
+
+    After an error nothing is left behind.
+    """
+    building = temporary_name(path, "building")
+    shutil.rmtree(building, ignore_errors=True)
+    building.mkdir(parents=True)
+    try:
+        yield building
+        shutil.rmtree(path, ignore_errors=True)
+        building.rename(path)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -16,7 +15,7 @@ import numpy as np
 
 from undivided.config import CorpusFiles, DataConfig, TokensConfig
 from undivided.core.errors import InputError
-from undivided.core.files import read_json, sha256_of
+from undivided.core.files import build_folder, read_json, sha256_of
 from undivided.core.random import mix_bits, random_bits
 from undivided.data.corpus import CorpusReport, Pair, corpus_name, read_pairs
 from undivided.data.subwords import Tokenizer
@@ -119,15 +118,8 @@ def open_store(
     folder = parent / f"store-{store_key(corpora, tokenizer, config)}"
     with suppress(InputError, OSError, ValueError, KeyError, TypeError):
         return Store(folder)
-    building = parent / f"{folder.name}.{os.getpid()}.building"
-    shutil.rmtree(building, ignore_errors=True)
-    building.mkdir(parents=True)
-    try:
+    with build_folder(folder) as building:
         _build(building, corpora, tokenizer, config, advance)
-        shutil.rmtree(folder, ignore_errors=True)
-        building.rename(folder)
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
     return Store(folder)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, overload
 from undivided.artifact.folder import Artifact, opened
 from undivided.config import CHUNK_LINES, SearchConfig
 from undivided.config.settings import check_range
-from undivided.core.console import Console, plural
+from undivided.core.console import Console, LoggingConsole, plural
 from undivided.core.errors import InputError
 from undivided.data.subwords import to_one_line
 from undivided.inference.engines.choice import choose_engine
@@ -61,7 +61,7 @@ class Translator:
             raise InputError(f"threads: {threads} is less than 0")
         folder = None if isinstance(model, Artifact) else Path(model)
         self.artifact = model if isinstance(model, Artifact) else opened(model, device, threads)
-        self.engine = choose_engine(engine, self.artifact, folder, threads, console or Console(quiet=True), device)
+        self.engine = choose_engine(engine, self.artifact, folder, threads, console or LoggingConsole(), device)
         self.longest = self.artifact.recipe.data.max_length
         usual = self.artifact.facts.get("usual_length")
         self.usual = min(usual, self.longest) if isinstance(usual, int) and usual > 0 else self.longest

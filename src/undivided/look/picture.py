@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -64,7 +64,7 @@ def need_matplotlib() -> None:
         raise InputError("pictures need an extra: pip install 'undivided[look]'") from None
 
 
-def draw(look: Look, path: Path, kind: str, view: View) -> list[str]:
+def draw(look: Look, out: Path | BinaryIO, kind: str, view: View) -> list[str]:
     """Write a picture (`png`, `svg` or `pdf`); the characters for which no font was found."""
     need_matplotlib()
     import matplotlib
@@ -82,7 +82,7 @@ def draw(look: Look, path: Path, kind: str, view: View) -> list[str]:
         figure = grid(look, view) if view.grid else heat_map(look, view)
         # The same look gives the same bytes.
         undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[kind]
-        figure.savefig(path, format=kind, dpi=200, bbox_inches="tight", metadata=undated)
+        figure.savefig(out, format=kind, dpi=200, bbox_inches="tight", metadata=undated)
     return _missing(str(warning.message) for warning in said)
 
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from undivided.core.errors import InputError
+from undivided.core.files import open_atomic, write_atomic
 from undivided.look.html import page
 from undivided.look.picture import View, draw, need_matplotlib
 from undivided.look.result import Look, plain
@@ -30,14 +31,13 @@ def kind_of(path: str | Path) -> str:
 def write(look: Look, path: str | Path, view: View | None = None) -> list[str]:
     """Write a look, whole or not at all; characters of a picture for which no font was found."""
     path, kind = Path(path), kind_of(path)
-    part = path.with_name(f"{path.name}.part")
     missing: list[str] = []
     if kind == "html":
-        part.write_text(page(look), encoding="utf-8")
+        write_atomic(path, page(look))
     elif kind == "json":
         values = {"format": "undivided look", "format_version": 1} | plain(look) | {"remark": look.remark}
-        part.write_text(json.dumps(values, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+        write_atomic(path, json.dumps(values, ensure_ascii=False, allow_nan=False) + "\n")
     else:
-        missing = draw(look, part, kind, view if view is not None else View())
-    part.replace(path)
+        with open_atomic(path) as stream:
+            missing = draw(look, stream, kind, view if view is not None else View())
     return missing

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from undivided import __version__
+from undivided.core.files import write_atomic
 from undivided.core.random import random_bits
 
 
@@ -58,9 +59,7 @@ def head(title: str, arguments: Sequence[str]) -> list[str]:
 def write(path: Path, lines: Sequence[str]) -> None:
     """Write a report, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    part.write_text("\n".join(lines).rstrip("\n") + "\n", encoding="utf-8")
-    part.replace(path)
+    write_atomic(path, "\n".join(lines).rstrip("\n") + "\n")
 
 
 def resampled(

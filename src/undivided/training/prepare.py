@@ -16,9 +16,9 @@ from undivided.config.model import DECODER_ONLY, DRAWING, ENCODER_ONLY, IMAGES, 
 from undivided.config.settings import Values, as_values, list_faults, merge
 from undivided.core.console import Console, Progress, plural
 from undivided.core.errors import IncompatibleSettings, InputError
-from undivided.core.files import read_json, sha256_of, write_atomic
+from undivided.core.files import build_folder, read_json, sha256_of, write_atomic
 from undivided.core.locks import lock_folder
-from undivided.core.manifest import current
+from undivided.core.manifest import current_folder
 from undivided.data.corpus import CorpusReport, check_corpora, corpus_digests, corpus_name, read_pairs, read_texts
 from undivided.data.images import read_labelled_images
 from undivided.data.store import Store, open_store
@@ -157,7 +157,7 @@ def started(folder: str) -> Values:
     """The settings of the folder that training starts from: what neither a person nor a preset says is as it is there."""
     if not Path(folder).is_dir():
         raise InputError(f"train.start: {folder}: no such folder")
-    recipe = read_json(current(Path(folder)) / "config.json").get("recipe")
+    recipe = read_json(current_folder(Path(folder)) / "config.json").get("recipe")
     if not isinstance(recipe, dict) or not isinstance(recipe.get("model"), dict):
         raise InputError(f"train.start: {folder}: config.json describes no model")
     wanted = {"tokens": ("joint",), "data": ("source_lang", "target_lang"), "search": ("beam_size", "length_penalty")}
@@ -342,10 +342,8 @@ def training_texts(recipe: Recipe, files: CorpusFiles) -> Iterator[tuple[str, ..
 
 
 def _kept(tokenizer: Tokenizer, folder: Path) -> Tokenizer:
-    building = folder / "subwords.building"
-    building.mkdir(parents=True, exist_ok=True)
-    tokenizer.save(building)
-    building.rename(folder / "subwords")
+    with build_folder(folder / "subwords") as building:
+        tokenizer.save(building)
     return tokenizer
 
 
@@ -355,7 +353,7 @@ def ready_tokenizer(recipe: Recipe) -> Tokenizer:
     home = Path(recipe.tokens.ready or recipe.train.start)
     if not home.is_dir():
         raise InputError(f"{name}: {home}: no such folder")
-    tokenizer = Tokenizer.load(current(home))
+    tokenizer = Tokenizer.load(current_folder(home))
     if tokenizer.joint != recipe.tokens.joint:
         there, joint = ("one vocabulary", "true") if tokenizer.joint else ("separate vocabularies", "false")
         raise InputError(f"{name}: {home} holds {there} for the two sides; set tokens.joint to {joint}")

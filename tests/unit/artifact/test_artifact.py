@@ -157,7 +157,7 @@ OUTSIDE = ["../secret", "/etc/passwd", "a/../../b", "..", "sub/config.json", "a\
 @pytest.mark.parametrize("name", OUTSIDE)
 def test_parts_outside_the_folder_are_refused(folder, name):
     sums = json.loads((folder / "manifest.json").read_text())["sha256"]
-    (folder / "manifest.json").write_text(manifest.text_of(sums | {name: "0" * 64}))
+    (folder / "manifest.json").write_text(manifest.render(sums | {name: "0" * 64}))
     with pytest.raises(InputError, match="no file of this folder"):
         load(folder)
 

@@ -1,8 +1,9 @@
 import io
+import logging
 
 import pytest
 
-from undivided.core.console import Console, LimitedWarnings, Progress, duration, plural
+from undivided.core.console import Console, LimitedWarnings, LoggingConsole, Progress, duration, plural
 from undivided.core.errors import InputError, UndividedError
 
 
@@ -60,12 +61,25 @@ def test_progress_tells_what_is_left():
     assert Progress(Console(quiet=True), "pairs", None).line(0.0).startswith("pairs: 0, ")
 
 
-def test_many_remarks_are_counted_and_not_all_told(capsys):
+def test_many_warnings_are_counted_and_not_all_shown(capsys):
     remarks = LimitedWarnings(Console(quiet=True))
     for number in range(1, 1001):
         remarks.add(f"line {number}: odd")
     remarks.close()
     remarks.close()
     lines = capsys.readouterr().err.splitlines()
-    assert lines[: LimitedWarnings.MOST] == [f"line {number}: odd" for number in range(1, LimitedWarnings.MOST + 1)]
-    assert lines[LimitedWarnings.MOST :] == [f"and {1000 - LimitedWarnings.MOST} more remarks of these kinds"]
+    assert lines[: LimitedWarnings.LIMIT] == [f"line {number}: odd" for number in range(1, LimitedWarnings.LIMIT + 1)]
+    assert lines[LimitedWarnings.LIMIT :] == [f"and {1000 - LimitedWarnings.LIMIT} more warnings of these kinds"]
+
+
+def test_without_a_console_messages_go_to_the_logger(caplog, capsys):
+    console = LoggingConsole()
+    with caplog.at_level(logging.INFO, logger="undivided"):
+        console.say("a line \x1b[31m")
+        console.warn("a warning of 100%")
+        console.status("working")
+    assert [(each.name, each.levelname, each.getMessage()) for each in caplog.records] == [
+        ("undivided", "INFO", "a line \\x1b[31m"),
+        ("undivided", "WARNING", "a warning of 100%"),
+    ]
+    assert capsys.readouterr().err == ""

@@ -6,8 +6,17 @@ import pytest
 
 from samples import environment
 from undivided.core.errors import InputError
-from undivided.core.files import create_file, parse_json, read_bounded, read_json, sha256_of, write_atomic
-from undivided.core.locks import lock_folder
+from undivided.core.files import (
+    build_folder,
+    create_file,
+    open_atomic,
+    parse_json,
+    read_bounded,
+    read_json,
+    sha256_of,
+    write_atomic,
+)
+from undivided.core.locks import lock_folder, try_lock_folder
 
 
 def test_bounded_reading(tmp_path):
@@ -23,7 +32,7 @@ def test_odd_json(tmp_path, content):
     with pytest.raises(InputError, match=r"a\.json: damaged"):
         read_json(tmp_path / "a.json")
     with pytest.raises(InputError, match="damaged"):
-        read_json(tmp_path / "a.json", most=3) if len(content) > 3 else read_json(tmp_path / "a.json")
+        read_json(tmp_path / "a.json", limit=3) if len(content) > 3 else read_json(tmp_path / "a.json")
 
 
 def test_json(tmp_path):
@@ -49,7 +58,7 @@ def test_nothing_is_written_through_a_link(tmp_path):
     assert all((tmp_path / name).read_bytes() == b"new" for name in ("fresh", "whole", "dangling"))
 
 
-def test_write_whole_keeps_the_old_file_when_it_fails(tmp_path, monkeypatch):
+def test_write_atomic_keeps_the_old_file_when_it_fails(tmp_path, monkeypatch):
     write_atomic(tmp_path / "a", b"old")
 
     def full(_):
@@ -67,7 +76,7 @@ def test_write_whole_keeps_the_old_file_when_it_fails(tmp_path, monkeypatch):
 HOLDER = """
 import sys, time
 from pathlib import Path
-from undivided.core.locks import lock_folder
+from undivided.core.locks import lock_folder, try_lock_folder
 with lock_folder(Path(sys.argv[1]), "busy"):
     print("held", flush=True)
     time.sleep(60)
@@ -93,8 +102,56 @@ def test_a_lock_is_no_link(tmp_path):
     assert (tmp_path / "precious").read_text() == "mine"
 
 
-def test_digest(tmp_path):
+def test_sha256(tmp_path):
     (tmp_path / "a").write_bytes(b"abc")
     assert sha256_of(tmp_path / "a") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     with pytest.raises(InputError, match="cannot be read"):
         sha256_of(tmp_path / "none")
+
+
+def test_a_stream_replaces_a_file_at_its_end_and_leaves_nothing_after_an_error(tmp_path):
+    (tmp_path / "a").write_bytes(b"old")
+    with open_atomic(tmp_path / "a") as stream:
+        stream.write(b"new")
+        assert (tmp_path / "a").read_bytes() == b"old"
+        assert f".{os.getpid()}." in next(path.name for path in tmp_path.iterdir() if path.name != "a")
+    assert (tmp_path / "a").read_bytes() == b"new"
+    with pytest.raises(TypeError), open_atomic(tmp_path / "a") as stream:
+        stream.write("no bytes")
+    assert (tmp_path / "a").read_bytes() == b"new"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_text_is_written_as_utf_8(tmp_path):
+    write_atomic(tmp_path / "a", "ü\n")
+    assert (tmp_path / "a").read_bytes() == "ü\n".encode()
+
+
+def test_a_folder_takes_its_name_when_it_is_whole(tmp_path):
+    for content in ("old", "new"):
+        with build_folder(tmp_path / "parent" / "a") as building:
+            (building / "part").write_text(content)
+        assert (tmp_path / "parent" / "a" / "part").read_text() == content
+    with pytest.raises(OSError, match="missing"), build_folder(tmp_path / "parent" / "a") as building:
+        (building / "missing" / "part").write_text("half")
+    assert (tmp_path / "parent" / "a" / "part").read_text() == "new"
+    assert [path.name for path in (tmp_path / "parent").iterdir()] == ["a"]
+
+
+def test_a_lock_of_an_older_release_excludes_us(tmp_path):
+    """They lock the same file in the same way."""
+    fcntl = pytest.importorskip("fcntl")
+    with (tmp_path / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with pytest.raises(InputError, match="busy"), lock_folder(tmp_path, "busy"):
+            pass
+    with lock_folder(tmp_path, "busy"):
+        pass
+
+
+def test_a_folder_is_locked_once(tmp_path):
+    with try_lock_folder(tmp_path) as first, try_lock_folder(tmp_path) as second:
+        assert (first, second) == (True, False)
+    with try_lock_folder(tmp_path) as again:
+        assert again
+    assert not list(tmp_path.iterdir())

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from undivided.core.errors import InputError
-from undivided.core.manifest import NAME, current, text_of, verify, write
+from undivided.core.manifest import NAME, current_folder, render, verify, write
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_every_truncation_counts(folder):
 @pytest.mark.parametrize("compact", [False, True], ids=["a model folder", "a checkpoint"])
 def test_what_0_1_0_wrote_is_read_and_every_bit_counts(folder, compact):
     sums = json.loads((folder / NAME).read_text())["sha256"]
-    content = (json.dumps({"sha256": sums}) if compact else text_of(sums, sealed=False)).encode()
+    content = (json.dumps({"sha256": sums}) if compact else render(sums, sealed=False)).encode()
     (folder / NAME).write_bytes(content)
     assert verify(folder, ["a.txt"]) == ["a.txt", "b.bin"]
     for place in range(8 * len(content)):
@@ -77,6 +77,6 @@ def test_added_spaces_and_doubled_keys_are_not_what_was_written(folder):
 
 
 def test_current(tmp_path):
-    assert current(tmp_path) == tmp_path
+    assert current_folder(tmp_path) == tmp_path
     (tmp_path / ".incoming").mkdir()
-    assert current(tmp_path) == tmp_path / ".incoming"
+    assert current_folder(tmp_path) == tmp_path / ".incoming"

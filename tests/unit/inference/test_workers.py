@@ -341,7 +341,7 @@ def test_a_shard_that_kills_is_named_and_the_rest_is_kept(planned, tmp_path, cap
     assert caught.value.exit_code == 1
     assert crew.given.count(3) == 3
     assert crew.stopped == 1
-    assert "more remarks of these kinds" in capsys.readouterr().err
+    assert "more warnings of these kinds" in capsys.readouterr().err
     again = Made(planned)
     leader = Leader(planned, Joined(planned, tmp_path / "out"), Console())
     assert "going on: " in capsys.readouterr().err

@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 
 from undivided.core.console import Console, plural
 from undivided.core.errors import InputError
+from undivided.core.files import build_folder
 
 TARGETS = {"de": r"[^\W\d_]", "fr": r"[^\W\d_]", "ko": "[가-힣]"}
 """The target languages, and a pattern that a translated text must contain: much of the Korean is still English."""
@@ -41,13 +42,11 @@ def prepare_corpus(pair: str, folder: Path, console: Console) -> None:
         return
     source, target = pair.split("-")
     parts = split(fetch_pairs(target, console))
-    building = folder.with_name(f"{folder.name}.building")
-    building.mkdir(parents=True, exist_ok=True)
-    for name, pairs in parts.items():
-        for side, lang in enumerate((source, target)):
-            text = "".join(f"{each[side]}\n" for each in pairs)
-            (building / f"{name}.{lang}").write_text(text, encoding="utf-8", newline="\n")
-    building.rename(folder)
+    with build_folder(folder) as building:
+        for name, pairs in parts.items():
+            for side, lang in enumerate((source, target)):
+                text = "".join(f"{each[side]}\n" for each in pairs)
+                (building / f"{name}.{lang}").write_text(text, encoding="utf-8", newline="\n")
     counts = ", ".join(f"{len(pairs):,} {name}" for name, pairs in parts.items())
     console.say(f"{folder}: {counts} sentence pairs")
 

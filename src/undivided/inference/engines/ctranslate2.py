@@ -96,7 +96,7 @@ def _converted(artifact: Artifact, folder: Path, kind: str, console: Console) ->
     """How far a converted model is from the reference, and where it lies."""
     home = folder / f"ctranslate2-{kind}"
     facts = {
-        "model": artifact.seal or sha256_of(manifest.current(folder) / manifest.NAME),
+        "model": artifact.seal or sha256_of(manifest.current_folder(folder) / manifest.NAME),
         "ctranslate2": importlib.metadata.version("ctranslate2"),
         "version": VERSION,
     }

@@ -103,7 +103,7 @@ def make_plan(
 ) -> Plan:
     """The job and its shards, and all that would change the output if it changed."""
     files = [path for path in (source, prefix) if path]
-    model_sha256 = sha256_of(manifest.current(Path(model)) / manifest.NAME)
+    model_sha256 = sha256_of(manifest.current_folder(Path(model)) / manifest.NAME)
     scans = [scan(path, text=path == source) for path in files]
     _check_prefixes(files, scans)
     settings = {"model": model_sha256, "scores": scores, "device": device, "threads": threads, "engine": engine}

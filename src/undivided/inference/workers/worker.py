@@ -16,7 +16,7 @@ from typing import Any
 from undivided.config import CHUNK_LINES
 from undivided.core import manifest
 from undivided.core.errors import InputError, describe_error
-from undivided.core.files import create_file, sha256_of, write_atomic
+from undivided.core.files import open_atomic, sha256_of, write_atomic
 from undivided.inference.engines.choice import surely_cpu
 from undivided.inference.lines import decoded, remarks, written
 from undivided.inference.translator import Translator
@@ -32,21 +32,17 @@ class Worker:
     def __init__(self, job: Job, slot: int = 0) -> None:
         self.job = job
         self.translator = Translator(job.model, _device(job.device, slot), job.threads, job.engine)
-        if sha256_of(manifest.current(Path(job.model)) / manifest.NAME) != job.model_sha256:
+        if sha256_of(manifest.current_folder(Path(job.model)) / manifest.NAME) != job.model_sha256:
             raise InputError(f"{job.model}: the model changed while it was used; begin anew, and let it be")
 
     def translate(self, shard: Shard, advance: Callable[[int], None] = lambda count: None) -> None:
         """Translate a shard. Its file is there when its marker is."""
         folder, sha256, notes = Path(self.job.folder), hashlib.sha256(), Notes()
-        part = shard.path(folder).with_suffix(f".{os.getpid()}.part")
-        with create_file(part) as stream:
+        with open_atomic(shard.path(folder)) as stream:
             for text in self._texts(shard, notes, advance):
                 content = text.encode("utf-8")
                 sha256.update(content)
                 stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.replace(shard.path(folder))
         facts = {"sha256": sha256.hexdigest(), "lines": shard.lines, "remarks": notes.kept, "more": notes.more}
         write_atomic(shard.marker(folder), json.dumps(facts).encode())
 

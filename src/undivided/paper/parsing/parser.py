@@ -12,7 +12,7 @@ from undivided.config import Recipe, SearchConfig, build_recipe
 from undivided.config.settings import Values, as_values, list_faults, merge
 from undivided.core.console import Console, plural
 from undivided.core.errors import InputError
-from undivided.core.files import sha256_of
+from undivided.core.files import build_folder, sha256_of
 from undivided.data.subwords import Subwords, Tokenizer, learn_subwords, learn_words, vocab_size_for
 from undivided.inference.engines.torch import TorchEngine
 from undivided.inference.translator import Translation, Translator
@@ -93,10 +93,8 @@ def prepare_tokenizer(recipe: Recipe, bank: Treebank, writing: Writing, home: Pa
         size = recipe.tokens.vocab_size or vocab_size_for(len(sources))
         source = Subwords(learn_subwords(sources, recipe.tokens, size, recipe.train.seed))
         target = Subwords(learn_words(_targets(bank.train, source, writing), recipe.train.seed))
-        building = home.with_name(home.name + ".building")
-        building.mkdir(parents=True, exist_ok=True)
-        Tokenizer(source, target).save(building)
-        building.rename(home)
+        with build_folder(home) as building:
+            Tokenizer(source, target).save(building)
     return Tokenizer.load(home)
 
 

@@ -19,6 +19,7 @@ from undivided.config.model import CONVOLUTIONAL, RECURRENT
 from undivided.config.settings import Values, merge, suggest
 from undivided.core.console import Console
 from undivided.core.errors import InputError
+from undivided.core.files import write_atomic
 from undivided.data.corpus import CorpusReport, corpus_digests, corpus_name, read_pairs
 from undivided.inference.translator import Translator
 from undivided.models import make_model
@@ -202,8 +203,7 @@ def timed(model: Path, test: CorpusFiles, digests: dict[str, str], console: Cons
             "reach": reach(translator.artifact, sources, targets),
             "source_words": [len(source.split()) for source in sources],
         }
-        path.with_suffix(".part").write_text(json.dumps(found), encoding="utf-8")
-        path.with_suffix(".part").replace(path)
+        write_atomic(path, json.dumps(found))
     found = json.loads(path.read_text(encoding="utf-8"))
     return Timed(result, **{**found, "reach": Reach(*found["reach"])})
 

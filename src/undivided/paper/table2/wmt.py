@@ -9,13 +9,14 @@ import re
 import tarfile
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
 from undivided.config.settings import list_faults
 from undivided.core.console import Console, Progress
 from undivided.core.errors import InputError
+from undivided.core.files import open_atomic
 
 
 class Corpus(NamedTuple):
@@ -183,24 +184,22 @@ def _read_sums(path: Path) -> dict[str, str]:
 
 def _write_part(corpora: Sequence[Corpus], archives: dict[str, Path], paths: Sequence[Path], console: Console) -> None:
     """All corpora of a part, one after the other, in two files that appear when they are whole."""
-    building = [path.with_name(path.name + ".part") for path in paths]
-    for path in building:
-        path.write_bytes(b"")
-    for corpus in corpora:
-        counts = [_append(archives[corpus.archive], name, path, console) for name, path in zip(corpus[1:], building, strict=True)]
-        if counts[0] != counts[1]:
-            raise InputError(
-                f"{corpus.archive}: {corpus.source} has {counts[0]:,} lines, but {corpus.target} {counts[1]:,}; get the file again"
-            )
-        console.say(f"{corpus.archive}: {counts[0]:,} pairs of {corpus.source} and {corpus.target}")
-    for part, path in zip(building, paths, strict=True):
-        part.replace(path)
+    with ExitStack() as stack:
+        outs = [stack.enter_context(open_atomic(path)) for path in paths]
+        for corpus in corpora:
+            counts = [_append(archives[corpus.archive], name, out, console) for name, out in zip(corpus[1:], outs, strict=True)]
+            if counts[0] != counts[1]:
+                raise InputError(
+                    f"{corpus.archive}: {corpus.source} has {counts[0]:,} lines, but {corpus.target} {counts[1]:,}; "
+                    "get the file again"
+                )
+            console.say(f"{corpus.archive}: {counts[0]:,} pairs of {corpus.source} and {corpus.target}")
 
 
-def _append(archive: Path, names: str, path: Path, console: Console) -> int:
-    """Add the lines of one member to a file; how many."""
+def _append(archive: Path, names: str, out: BinaryIO, console: Console) -> int:
+    """Copy the lines of one member; how many."""
     progress, count = Progress(console, f"lines of {names}", None), 0
-    with _member(archive, names.split("|")) as (name, stream), path.open("ab") as out:
+    with _member(archive, names.split("|")) as (name, stream):
         for line in sgm_lines(stream) if name.endswith(".sgm") else _lines(stream):
             out.write(line + b"\n")
             count += 1

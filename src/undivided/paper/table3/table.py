@@ -16,6 +16,7 @@ from undivided.config import CorpusFiles, Recipe
 from undivided.config.settings import Values, merge
 from undivided.core.console import Console, Progress
 from undivided.core.errors import InputError
+from undivided.core.files import write_atomic
 from undivided.data.corpus import CorpusReport, corpus_digests, corpus_name, read_pairs
 from undivided.inference.score import bleu_metric
 from undivided.inference.translator import Translator
@@ -156,8 +157,7 @@ def measured(model: Path, test: CorpusFiles, digests: dict[str, str], console: C
         counts = sentence_counts(outputs, targets, recipe.data.target_lang)
         nll = [[-sum(row), float(len(row))] for row in translator.score(sources, targets)]
         result = Result(facts["parameters"], facts["steps"], facts["epochs"], facts["seconds"], counts, nll)
-        path.with_suffix(".part").write_text(json.dumps(result._asdict()), encoding="utf-8")
-        path.with_suffix(".part").replace(path)
+        write_atomic(path, json.dumps(result._asdict()))
     result = Result(**json.loads(path.read_text(encoding="utf-8")))
     console.say(f"{model.name}: BLEU {bleu_of(np.array(result.bleu_counts).sum(axis=0)):.2f}")
     return result
