@@ -79,7 +79,9 @@ def run_translate(options: argparse.Namespace) -> None:
             for remark in remarks(number, result, search.get("n_best", 1)):
                 warnings.add(remark)
             text = written(number, result, options.scores, search.get("n_best", 1))
-            # Files get the text as it is; on a terminal, control characters are escaped.
+            # Files get the text as it is; on a terminal, control characters are escaped and the status line makes room.
+            if out.isatty():
+                console.clear()
             out.write(printable(text) if out.isatty() else text)
             out.flush()
     warnings.close()
