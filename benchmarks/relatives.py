@@ -35,8 +35,8 @@ from torch import nn
 
 from undivided.artifact.folder import load_relative
 from undivided.core.console import plural
-from undivided.data.corpus import raw_lines
 from undivided.data.images import contact_sheet, encode_png, read_idx, read_images, read_labels, write_idx
+from undivided.data.text_files import raw_lines
 from undivided.inference.classify import Classifier, as_values
 from undivided.inference.generate import Generator
 from undivided.models import DecoderOnly, Drawing

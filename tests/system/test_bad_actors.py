@@ -25,8 +25,8 @@ from undivided.config.yaml_file import read_yaml
 from undivided.core import manifest
 from undivided.core.console import Console
 from undivided.core.errors import InputError
-from undivided.data.corpus import raw_lines, zstd_module
 from undivided.data.subwords import Subwords
+from undivided.data.text_files import raw_lines, zstd_module
 
 # Canaries: pickles that leave a trace if anything unpickles them.
 

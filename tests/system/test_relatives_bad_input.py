@@ -75,7 +75,9 @@ def test_files_of_another_kind_than_the_model_learns_from(tmp_path, pairs, run):
     refused(run("train", "--model.kind", "decoder_only", *out), "what should it learn from? Name text: --train FILE")
     (tmp_path / "short.idx").write_bytes(b"\0\0\x08\x03\0\0\0\x02\0\0\0\x08\0\0\0\x08abc")
     files = [str(tmp_path / "short.idx"), pairs[1]]
-    refused(run("train", "--model.kind", "vision", "--train", *files, *out), "damaged: 128 values were announced, 3")
+    refused(
+        run("train", "--model.kind", "vision", "--train", *files, *out), "damaged: its header announces 128 values, but it has 3"
+    )
     files = [images(tmp_path, 8, 8, [0, 1])[0], pairs[1]]
     refused(run("train", "--model.kind", "drawing", "--train", *files, *out), "holds 2 images, but", "20 labels")
     refused(run("plan", "--model.kind", "vision"), "plan counts sequence-to-sequence models")

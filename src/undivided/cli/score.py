@@ -17,7 +17,7 @@ from undivided.config.flags import add_settings
 from undivided.config.model import SINGLE_STACK
 from undivided.core.console import Console, Progress, plural
 from undivided.core.errors import InputError
-from undivided.data.corpus import read_lines
+from undivided.data.text_files import read_lines
 
 if TYPE_CHECKING:
     from undivided.inference.score import Score

@@ -50,7 +50,7 @@ def count_lines(name: str) -> int | None:
 
 def input_lines(name: str) -> Iterator[bytes]:
     """The lines of a file or of stdin, as bytes."""
-    from undivided.data.corpus import raw_lines, split_lines, strip_bom
+    from undivided.data.text_files import raw_lines, split_lines, strip_bom
 
     if name != "-":
         yield from raw_lines(name)
@@ -62,7 +62,7 @@ def input_lines(name: str) -> Iterator[bytes]:
 
 def input_text(name: str) -> Iterator[str]:
     """The lines of a file or of stdin as text; an error names the line."""
-    from undivided.data.corpus import MAX_LINE_BYTES
+    from undivided.data.text_files import MAX_LINE_BYTES
 
     where = "stdin" if name == "-" else name
     for number, line in enumerate(input_lines(name), 1):

@@ -12,7 +12,7 @@ from undivided.config import SearchConfig
 from undivided.config.flags import add_settings
 from undivided.core.console import Console, LimitedWarnings, Progress, printable
 from undivided.core.errors import InputError
-from undivided.data.corpus import read_lines
+from undivided.data.text_files import read_lines
 
 if TYPE_CHECKING:
     from undivided.inference.translator import Translator

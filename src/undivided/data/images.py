@@ -1,4 +1,4 @@
-"""Images and labels in files: read as IDX, the format of MNIST, or one by one; written as PNG."""
+"""Images and labels: read from IDX files (the format of MNIST) or image files, written as PNG."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import numpy as np
 from undivided.core.console import plural
 from undivided.core.errors import InputError
 from undivided.core.files import write_atomic
-from undivided.data.corpus import open_bytes, raw_lines
+from undivided.data.text_files import open_bytes, raw_lines
 
 MAX_IDX_VALUES = 1 << 30
-"""Bytes of the largest IDX file that is read: twenty times the training images of MNIST."""
+"""Most values of an IDX file: twenty times the training images of MNIST."""
 
 
 def is_idx(path: str | Path) -> bool:
-    """Whether a file begins as IDX of bytes does; compressed ones are looked into."""
+    """Whether a file, decompressed, starts like an IDX file of bytes."""
     with open_bytes(path) as stream:
         return stream.read(3) == b"\0\0\x08"
 
@@ -31,16 +31,16 @@ def read_idx(path: str | Path) -> np.ndarray:
         with open_bytes(path) as stream:
             head = stream.read(4)
             if len(head) < 4 or head[:3] != b"\0\0\x08":
-                raise InputError(f"{path}: not an IDX file of bytes (it does not begin with 00 00 08)")
+                raise InputError(f"{path}: not an IDX file of bytes (it does not start with 00 00 08)")
             shape = struct.unpack(f">{head[3]}I", stream.read(4 * head[3]))
             size = math.prod(shape)
             if size > MAX_IDX_VALUES:
-                raise InputError(f"{path}: damaged or far too large: it claims {size:,} values")
+                raise InputError(f"{path}: damaged or too large: its header announces {size:,} values")
             content = stream.read(size + 1)
     except (struct.error, EOFError, OSError, zlib.error) as error:
         raise InputError(f"{path}: damaged: {error}") from None
     if len(content) != size:
-        raise InputError(f"{path}: damaged: {size:,} values were announced, {len(content):,} or more are there")
+        raise InputError(f"{path}: damaged: its header announces {size:,} values, but it has {len(content):,} or more")
     return np.frombuffer(content, dtype=np.uint8).reshape(shape)
 
 
@@ -51,40 +51,40 @@ def write_idx(path: str | Path, values: np.ndarray) -> None:
 
 
 def read_images(path: str | Path) -> np.ndarray:
-    """Images `N C Y X` as bytes: an IDX file of grey `N Y X` or coloured `N Y X C`, or one picture (needs Pillow)."""
+    """Images `N C Y X` as bytes: an IDX file of grey `N Y X` or coloured `N Y X C`, or one image file (needs Pillow)."""
     if Path(path).suffix.lower() in (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp"):
-        return _read_picture(path)
+        return _read_image_file(path)
     values = read_idx(path)
     if values.ndim not in (3, 4):
         raise InputError(f"{path}: images have 3 dimensions, or 4 with colours, not {values.ndim}")
     return values[:, None] if values.ndim == 3 else values.transpose(0, 3, 1, 2)
 
 
-def _read_picture(path: str | Path) -> np.ndarray:
+def _read_image_file(path: str | Path) -> np.ndarray:
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError:
-        raise InputError(f"{path}: reading pictures needs an extra: pip install 'undivided[vision]'; IDX files need none") from None
+        raise InputError(f"{path}: image files need an extra: pip install 'undivided[vision]'; IDX files need none") from None
     try:
-        with Image.open(path) as picture:
-            if picture.width * picture.height > 1 << 24:
-                raise InputError(f"{path}: {picture.width} × {picture.height} pixels are far more than any model here takes")
-            grey = picture.mode in ("1", "L", "LA", "I;16")
-            values = np.asarray(picture.convert("L" if grey else "RGB"))
+        with Image.open(path) as image:
+            if image.width * image.height > 1 << 24:
+                raise InputError(f"{path}: {image.width} × {image.height} pixels; at most 2²⁴ pixels are supported")
+            grey = image.mode in ("1", "L", "LA", "I;16")
+            values = np.asarray(image.convert("L" if grey else "RGB"))
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except (UnidentifiedImageError, OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read as a picture: {error}") from None
+        raise InputError(f"{path}: cannot be read as an image: {error}") from None
     return values[None, None] if grey else values.transpose(2, 0, 1)[None]
 
 
 def read_labels(path: str | Path, classes: Sequence[str]) -> list[str]:
-    """One name for each image: the lines of a text file, or the numbers of an IDX file, as places in a list of classes."""
+    """The class name of each image: lines of a text file, or numbers of an IDX file that index `classes`."""
     if not is_idx(path):
         try:
             return [line.decode("utf-8").strip() for line in raw_lines(path)]
         except UnicodeDecodeError:
-            raise InputError(f"{path}: neither IDX nor UTF-8 text, so it holds no labels") from None
+            raise InputError(f"{path}: not a file of labels: neither IDX nor UTF-8 text") from None
     numbers = read_idx(path)
     if numbers.ndim != 1:
         raise InputError(f"{path}: labels have one dimension, not {numbers.ndim}")
@@ -92,7 +92,7 @@ def read_labels(path: str | Path, classes: Sequence[str]) -> list[str]:
 
 
 def read_labelled_images(images: str, labels: str, classes: Sequence[str]) -> tuple[np.ndarray, list[str]]:
-    """Images with their names; an error where they are not as many."""
+    """Images and the class name of each; an error if their numbers differ."""
     values, names = read_images(images), read_labels(labels, classes)
     if len(values) != len(names):
         raise InputError(f"{images} holds {plural(len(values), 'image')}, but {labels} {plural(len(names), 'label')}")
@@ -100,7 +100,7 @@ def read_labelled_images(images: str, labels: str, classes: Sequence[str]) -> tu
 
 
 def encode_png(image: np.ndarray) -> bytes:
-    """A picture `Y X` of grey or `Y X 3` of coloured bytes as PNG."""
+    """An image of bytes, grey `Y X` or coloured `Y X 3`, as PNG."""
     height, width = image.shape[:2]
     rows = np.ascontiguousarray(image, dtype=np.uint8).reshape(height, -1)
     filtered = np.hstack([np.zeros((height, 1), dtype=np.uint8), rows])
@@ -111,7 +111,7 @@ def encode_png(image: np.ndarray) -> bytes:
 
 
 def contact_sheet(images: np.ndarray, columns: int, scale: int, gap: int = 2) -> np.ndarray:
-    """Pictures `N Y X` side by side in rows, each enlarged, grey between them."""
+    """Images `N Y X` side by side in rows, each enlarged, with grey gaps."""
     large = images.repeat(scale, axis=1).repeat(scale, axis=2)
     rows = -(-len(large) // columns)
     height, width = large.shape[1] + gap, large.shape[2] + gap

@@ -1,4 +1,4 @@
-"""Text ↔ ids: subwords learned, saved and loaded, so that every text comes back exactly as it was. [paper 5.1]"""
+"""Text ↔ ids: subword models are learned, saved and loaded; every text is decoded exactly as it was. [paper 5.1]"""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from undivided.core.ids import BOS, EOS, PAD, UNK
 from undivided.core.random import mix_bits
 
 MIN_VOCAB_SIZE = 4 + 256
-"""Special ids and the 256 byte pieces that spell characters never seen."""
+"""Special ids, and the 256 byte pieces that spell unknown characters."""
 
-MOST_BYTES = 64 << 20
-"""Bytes of the largest subword model that is read: more than a hundred times that of 37,000 subwords."""
+MAX_MODEL_BYTES = 64 << 20
+"""Most bytes of a subword model: more than a hundred times that of 37,000 subwords."""
 
 MAX_CACHED_WORDS, MAX_CACHED_LENGTH = 1 << 18, 40
-"""Words whose ids are remembered while a corpus is read, and characters of the longest."""
+"""Words whose ids are cached while a corpus is encoded, and most characters of such a word."""
 
 SPACE_MARK = "\u2581"
-"""sentencepiece writes spaces as `▁`; a `▁` in the text itself needs care to come back."""
+"""How sentencepiece writes a space; a `▁` in the text itself needs special treatment."""
 
 
 def vocab_size_for(pairs: int) -> int:
-    """A vocabulary that suits a corpus of so many pairs: the paper's 37,000 at its scale, fewer below."""
+    """A vocabulary size for a corpus of so many pairs: the paper's 37,000 at its scale, fewer below."""
     for limit, size in (
         (5_000, 2_000),
         (15_000, 4_000),
@@ -47,17 +47,17 @@ def vocab_size_for(pairs: int) -> int:
 
 
 def learn_subwords(lines: Iterable[str], config: TokensConfig, vocab_size: int, seed: int) -> bytes:
-    """Learn a subword model from lines of text; a vocabulary larger than the text can fill is made smaller."""
-    return _learned(_sampled(lines, 2_000_000, seed), config.kind, vocab_size, config.character_coverage)
+    """Learn a subword model from lines of text; the vocabulary is smaller if the text cannot fill it."""
+    return _train_sentencepiece(_sample_lines(lines, 2_000_000, seed), config.kind, vocab_size, config.character_coverage)
 
 
 def learn_words(lines: Iterable[str], seed: int) -> bytes:
-    """A model with one token for every word of the lines, for formal languages with few words, such as trees."""
-    lines = _sampled(lines, 2_000_000, seed)
-    return _learned(lines, "word", MIN_VOCAB_SIZE + len({word for line in lines for word in line.split(" ")}), 1.0)
+    """A model with one token for every word of the lines, for formal languages with few words, e.g. trees."""
+    lines = _sample_lines(lines, 2_000_000, seed)
+    return _train_sentencepiece(lines, "word", MIN_VOCAB_SIZE + len({word for line in lines for word in line.split(" ")}), 1.0)
 
 
-def _learned(lines: list[str], kind: str, vocab_size: int, character_coverage: float) -> bytes:
+def _train_sentencepiece(lines: list[str], kind: str, vocab_size: int, character_coverage: float) -> bytes:
     while True:
         model = io.BytesIO()
         try:
@@ -76,15 +76,15 @@ def _learned(lines: list[str], kind: str, vocab_size: int, character_coverage: f
             )  # fmt: skip
             return model.getvalue()
         except RuntimeError as error:
-            # sentencepiece tells the largest size it could fill: "… set it to a value <= 312."
+            # sentencepiece names the largest size it can fill: "… set it to a value <= 312."
             fillable = re.search(r"value <= (\d+)", str(error))
             if not fillable:
                 raise InputError(f"tokens.vocab_size: {vocab_size} subwords cannot be learned from this text: {error}") from None
             vocab_size = int(fillable[1])
 
 
-def _sampled(lines: Iterable[str], most: int, seed: int) -> list[str]:
-    """All lines, or `most` of them drawn evenly, so that memory is bounded."""
+def _sample_lines(lines: Iterable[str], most: int, seed: int) -> list[str]:
+    """All lines, or `most` of them drawn at random (reservoir sampling), so that memory is bounded."""
     chosen: list[str] = []
     chance = random.Random(seed)
     for number, line in enumerate(lines):
@@ -102,7 +102,7 @@ class Subwords:
         self.model = model
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
-            # Without `model_proto=` in the constructor: it takes an empty model for none and says nothing.
+            # Not `model_proto=` in the constructor: that silently accepts an empty model.
             self._processor.LoadFromSerializedProto(model)
             special = [self._processor.pad_id(), self._processor.unk_id(), self._processor.bos_id(), self._processor.eos_id()]
             pieces = [self._processor.id_to_piece(token) for token in range(len(self._processor))]
@@ -113,15 +113,15 @@ class Subwords:
             raise InputError(f"the subword model has the special ids {special}, expected {[PAD, UNK, BOS, EOS]}")
         self._begins_word = [token <= EOS or piece.startswith(SPACE_MARK) for token, piece in enumerate(pieces)]
         self._variants: WordVariants | None = None
-        self._known: dict[str, bytes] = {}
-        self._known_as: np.dtype | None = None
+        self._cache: dict[str, bytes] = {}
+        self._cached_dtype: np.dtype | None = None
         self._mark_ids = [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in SPACE_MARK.encode()]
 
     @classmethod
     def load(cls, path: Path) -> Subwords:
-        """Read a subword model."""
+        """Read a subword model from a file."""
         try:
-            return cls(read_bounded(path, MOST_BYTES))
+            return cls(read_bounded(path, MAX_MODEL_BYTES))
         except OSError as error:
             raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
         except InputError as error:
@@ -131,7 +131,7 @@ class Subwords:
         return len(self._processor)
 
     def encode(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
-        """Ids of each text, each closed by `</s>`."""
+        """Ids of each text, ending with `</s>`."""
         try:
             rows: list[list[int]] = self._processor.encode(list(texts), num_threads=threads, add_eos=True)
         except (UnicodeEncodeError, TypeError):
@@ -142,33 +142,33 @@ class Subwords:
         return rows
 
     def encode_corpus(self, texts: Sequence[str], dtype: np.dtype, threads: int = 1) -> list[bytes]:
-        """What `encode` gives, as bytes of numbers of a type, and faster for much text.
+        """The same as `encode`, as bytes of numbers of type `dtype`, and faster for much text.
 
-        No subword reaches over a space, and words occur again and again: the bytes of each are remembered.
+        No subword spans a space, and words repeat: the ids of each word are cached.
         """
         split = [text.split(" ") for text in texts]
         by_words = [_has_plain_words(text) for text in texts]
         wanted = set(chain.from_iterable(compress(split, by_words)))
-        if len(self._known) + len(wanted) > MAX_CACHED_WORDS or self._known_as is not dtype:
-            self._known, self._known_as = {}, dtype
-        new = list(wanted - self._known.keys())
+        if len(self._cache) + len(wanted) > MAX_CACHED_WORDS or self._cached_dtype is not dtype:
+            self._cache, self._cached_dtype = {}, dtype
+        new = list(wanted - self._cache.keys())
         rows = zip(new, self.encode(new, threads), strict=True)
-        self._known.update((word, np.array(row[:-1], dtype).tobytes()) for word, row in rows)
+        self._cache.update((word, np.array(row[:-1], dtype).tobytes()) for word, row in rows)
         others = iter(self.encode([text for text, plain in zip(texts, by_words, strict=True) if not plain], threads))
-        known, end = self._known.__getitem__, np.array([EOS], dtype).tobytes()
+        known, end = self._cache.__getitem__, np.array([EOS], dtype).tobytes()
         found = [
             b"".join(map(known, words)) + end if plain else np.array(next(others), dtype).tobytes()
             for words, plain in zip(split, by_words, strict=True)
         ]
         for word in new:
             if len(word) > MAX_CACHED_LENGTH:
-                del self._known[word]
+                del self._cache[word]
         return found
 
     def sample(self, rows: Sequence[Sequence[int]], config: TokensConfig, seeds: np.ndarray) -> list[list[int]]:
-        """Another segmentation of each text, a function of its 64-bit seed alone, on every machine.
+        """Another segmentation of each text, which depends on its 64-bit seed only, on every machine.
 
-        Written here because sentencepiece's own sampling differs from process to process, so that no run could be resumed.
+        sentencepiece's own sampling differs from process to process, so a run could not be resumed exactly.
         """
         if self._variants is None:
             self._variants = WordVariants(self._processor, config)
@@ -181,7 +181,7 @@ class Subwords:
         return [[token for word in row for token in choose(word, next(chance))] for row in words]
 
     def _words(self, row: Sequence[int]) -> Iterator[tuple[int, ...]]:
-        """The tokens of a row, word by word: a word begins where a piece begins with a space."""
+        """The tokens of a row, word by word: a word starts at a piece that starts with a space."""
         word: list[int] = []
         for token in row:
             if word and self._begins_word[token]:
@@ -192,15 +192,15 @@ class Subwords:
             yield tuple(word)
 
     def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
-        """The text of each row of ids; special ids are silent."""
+        """The text of each row of ids, without special ids."""
         return list(self._processor.decode([[token for token in row if token > EOS] for row in rows]))
 
     def pieces(self, row: Sequence[int]) -> list[str]:
-        """The subwords themselves, for people to see."""
+        """The subwords of a row of ids as text."""
         return [self._processor.id_to_piece(int(token)) for token in row]
 
     def _encode_with_marks(self, text: str) -> list[int]:
-        """Encode `▁` as its three bytes, through a stand-in character that neither text nor vocabulary knows."""
+        """Encode `▁` as its three bytes, by way of a character that occurs in neither text nor vocabulary."""
         for code in range(0x10FFFD, 0xF0000, -1):
             stand_in = [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in chr(code).encode()]
             ids: list[int] = self._processor.encode(chr(code))
@@ -221,7 +221,7 @@ def _has_plain_words(text: str) -> bool:
 
 
 class WordVariants:
-    """Segmentations of words to choose from in training: a word's variants are a function of the word alone."""
+    """Segmentations of words to choose from in training; they depend on the word only."""
 
     COUNT = 32
     MOST_WORDS = 200_000
@@ -231,18 +231,18 @@ class WordVariants:
         whole = (token for token in range(len(processor)) if token > EOS and not processor.is_byte(token))
         self.ids = {processor.id_to_piece(token): token for token in whole}
         self.scores = {piece: processor.get_score(token) for piece, token in self.ids.items()}
-        self._known: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+        self._cache: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
 
     def choose(self, word: tuple[int, ...], chance: int) -> tuple[int, ...]:
         """One of the segmentations of a word."""
-        variants = self._known.get(word)
+        variants = self._cache.get(word)
         if variants is None:
-            if len(self._known) >= self.MOST_WORDS:
-                self._known.clear()
-            variants = self._known[word] = self._made(word)
+            if len(self._cache) >= self.MOST_WORDS:
+                self._cache.clear()
+            variants = self._cache[word] = self._segmentations(word)
         return variants[chance % len(variants)]
 
-    def _made(self, word: tuple[int, ...]) -> list[tuple[int, ...]]:
+    def _segmentations(self, word: tuple[int, ...]) -> list[tuple[int, ...]]:
         text = "".join(self.processor.id_to_piece(token) for token in word)
         if len(text) < 2 or not all(symbol in self.ids for symbol in text):
             return [word]
@@ -254,7 +254,7 @@ class WordVariants:
         return [chance.choice(others) if others and chance.random() < self.config.dropout else word for _ in range(self.COUNT)]
 
     def segment(self, text: str, chance: random.Random) -> tuple[int, ...]:
-        """BPE of one word, each possible merge left out of a round by chance (Provilkov et al., 2020)."""
+        """BPE of one word, with merges skipped at random (BPE-dropout, Provilkov et al., 2020)."""
         symbols = list(text)
         while True:
             merges = [
@@ -269,12 +269,12 @@ class WordVariants:
 
 
 def to_one_line(text: str) -> str:
-    """A text without line breaks: one line out for every line in, whatever bytes a model writes."""
+    """A text without line breaks: whatever a model writes, an output is one line."""
     return re.sub(r"[\r\n]+", " ", text)
 
 
 class Tokenizer:
-    """The subwords of both languages: one joint model, or one each."""
+    """The subword models of both languages: one joint model, or one for each."""
 
     def __init__(self, source: Subwords, target: Subwords | None = None) -> None:
         self.source = source
@@ -286,7 +286,7 @@ class Tokenizer:
         return self.source is self.target
 
     def save(self, folder: Path) -> list[str]:
-        """Write the subword model(s) into a folder; the names written."""
+        """Write the subword model(s) into a folder; returns the file names."""
         if self.joint:
             parts = {"subwords.model": self.source}
         else:
@@ -308,10 +308,10 @@ class Tokenizer:
 
     @classmethod
     def learn(cls, read: Callable[[], Iterable[tuple[str, ...]]], config: TokensConfig, count: int, seed: int) -> Tokenizer:
-        """Learn subwords from the texts, or pairs of them, that `read` gives; `count` is how many there are."""
+        """Learn subwords from the texts, or pairs of texts, that `read` yields; `count` is their number."""
         size = config.vocab_size or vocab_size_for(count)
         if size < MIN_VOCAB_SIZE:
-            raise InputError(f"tokens.vocab_size: {size} is less than {MIN_VOCAB_SIZE}, the special ids and the bytes")
+            raise InputError(f"tokens.vocab_size: {size} is less than {MIN_VOCAB_SIZE}, the number of special ids and bytes")
         if config.joint:
             return cls(Subwords(learn_subwords((text for pair in read() for text in pair), config, size, seed)))
         sides = (learn_subwords((pair[side] for pair in read()), config, size, seed) for side in (0, 1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from undivided.core.errors import InputError
-from undivided.data.corpus import MAX_LINE_BYTES
+from undivided.data.text_files import MAX_LINE_BYTES
 from undivided.inference.translator import Translation
 from undivided.inference.workers.job import too_long_line
 

@@ -14,8 +14,8 @@ from undivided.artifact.folder import kind_of
 from undivided.config.model import DECODER_ONLY, DRAWING
 from undivided.core.console import plural
 from undivided.core.errors import InputError
-from undivided.data.corpus import read_lines
 from undivided.data.images import read_images, read_labels
+from undivided.data.text_files import read_lines
 from undivided.inference.classify import Classifier
 from undivided.inference.generate import Generator
 from undivided.inference.translator import Translator

@@ -6,7 +6,8 @@ import pytest
 from undivided.config import CorpusFiles, DataConfig
 from undivided.core.errors import InputError
 from undivided.core.files import sha256_of
-from undivided.data.corpus import CorpusReport, check_corpora, corpus_digests, raw_lines, read_pairs, zstd_module
+from undivided.data.corpus import CorpusReport, check_corpora, corpus_digests, read_pairs
+from undivided.data.text_files import raw_lines, zstd_module
 
 PACKERS = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstd_module().compress}
 

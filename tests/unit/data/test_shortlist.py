@@ -9,7 +9,7 @@ from samples import sentences
 from undivided.artifact.folder import SHORTLIST, load, save
 from undivided.core.errors import InputError
 from undivided.core.ids import EOS, PAD
-from undivided.data.shortlist import LIKELY, Shortlist, learn_shortlist
+from undivided.data.shortlist import MAX_LIKELY, Shortlist, learn_shortlist
 from undivided.inference.translator import Translator
 
 WORDS = 300
@@ -47,7 +47,7 @@ def test_every_word_finds_its_meaning():
 
 
 def test_a_corpus_of_any_size_is_counted_within_bounds(monkeypatch):
-    monkeypatch.setattr("undivided.data.shortlist.CELLS", 20_000)
+    monkeypatch.setattr("undivided.data.shortlist.MAX_CELLS", 20_000)
     corpus = Corpus(4000)
     taken = []
     rows = corpus.rows
@@ -63,14 +63,14 @@ def test_words_of_both_sides_may_stand_for_themselves():
     target[0], target[PAD] = target[PAD], nothing
     x, end = target.index("x"), target.index("</s>")
     listed = Shortlist(np.array([end], dtype=np.int32), np.array([[PAD, PAD], [x, PAD], [x, end]], dtype=np.int32))
-    assert listed.lines(["a", "b", "Z"], target) == ["\t</s>", "a\t", "b\tx", "Z\tx </s> Z"]
+    assert listed.vocabulary_map(["a", "b", "Z"], target) == ["\t</s>", "a\t", "b\tx", "Z\tx </s> Z"]
 
 
 def test_training_leaves_one_in_the_model_folder(model):
     artifact = load(model)
     source, target = artifact.tokenizer.source, artifact.tokenizer.target
     shortlist = artifact.shortlist
-    assert shortlist.likely.shape == (len(source), LIKELY)
+    assert shortlist.likely.shape == (len(source), MAX_LIKELY)
     wanted = covered = 0
     for text, translation in sentences(50, seed=9):
         allowed = set(shortlist.common.tolist()) | set(shortlist.likely[source.encode([text])[0]].ravel().tolist())

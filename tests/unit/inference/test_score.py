@@ -7,7 +7,7 @@ import torch
 
 from samples import sentences, write_lines
 from undivided.core.errors import InputError
-from undivided.data.corpus import read_lines
+from undivided.data.text_files import read_lines
 from undivided.inference.score import bleu, moses_bleu, perplexity, score
 
 HYPOTHESES = ["Der Hund läuft im Regen.", "Ein alter Mann sitzt auf der Bank.", "Das ist gut!"]

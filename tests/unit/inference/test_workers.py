@@ -14,7 +14,7 @@ import pytest
 from samples import sentences, write_lines
 from undivided.core.console import Console
 from undivided.core.errors import InputError, UndividedError
-from undivided.data.corpus import MAX_LINE_BYTES, raw_lines
+from undivided.data.text_files import MAX_LINE_BYTES, raw_lines
 from undivided.inference.workers import job as plan_room
 from undivided.inference.workers import leader as shards
 from undivided.inference.workers.leader import Joined, Leader, make_plan, translate_file

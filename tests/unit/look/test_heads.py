@@ -12,7 +12,16 @@ from undivided.config import CorpusFiles
 from undivided.core.console import Console
 from undivided.look.capture import tokens
 from undivided.look.heads import report
-from undivided.look.heads.aligner import Links, _prior, agreement, aligned, diagonal, pharaoh, plainly, words_of
+from undivided.look.heads.aligner import (
+    Links,
+    _prior,
+    agreement,
+    align_words,
+    diagonal_links,
+    normalize_word,
+    split_words,
+    to_pharaoh,
+)
 from undivided.look.heads.census import Census, Tally, is_sign, links_of, word_matrix
 from undivided.look.heads.report import named, table
 from undivided.look.result import Token
@@ -40,7 +49,7 @@ def made_up(count, chance):
 
 def test_the_aligner_finds_a_dictionary():
     pairs, orders = made_up(300, random.Random(5))
-    found = aligned(pairs)
+    found = align_words(pairs)
     # A word that comes twice in a sentence can be either.
     clear = [number for number, (source, _) in enumerate(pairs) if len(set(source)) == len(source)]
     assert len(clear) > 100
@@ -72,9 +81,9 @@ def test_one_round_equals_naive_loops():
             for at, word in enumerate(target)
         ]
         wanted.append({(place - 1, at) for at, place in enumerate(best) if place})
-    from undivided.look.heads.aligner import _one_way
+    from undivided.look.heads.aligner import _align_one_way
 
-    assert _one_way(pairs, 2) == wanted
+    assert _align_one_way(pairs, 2) == wanted
 
 
 def test_the_prior_sums_to_one_and_likes_the_diagonal():
@@ -85,8 +94,8 @@ def test_the_prior_sums_to_one_and_likes_the_diagonal():
 
 
 def test_words():
-    assert words_of(" A  dog runs. ") == ["A", "dog", "runs."]
-    assert [plainly(word) for word in ("Dog.", "(ÉCOLE)", "--", "don't")] == ["dog", "école", "--", "don't"]
+    assert split_words(" A  dog runs. ") == ["A", "dog", "runs."]
+    assert [normalize_word(word) for word in ("Dog.", "(ÉCOLE)", "--", "don't")] == ["dog", "école", "--", "don't"]
 
 
 def test_agreement():
@@ -95,14 +104,14 @@ def test_agreement():
     assert agreement([frozenset({(0, 0), (1, 1)})], wanted).aer == 0.0
     assert agreement([frozenset({(0, 0), (2, 2)})], wanted) == (pytest.approx(1 / 3), 0.5, 1.0)
     assert agreement([frozenset()], [Links(frozenset(), frozenset())]).aer == 1.0
-    assert pharaoh({(2, 1), (0, 0)}) == "0-0 2-1"
+    assert to_pharaoh({(2, 1), (0, 0)}) == "0-0 2-1"
 
 
 def test_the_diagonal():
-    assert diagonal(3, 3) == {(0, 0), (1, 1), (2, 2)}
-    assert diagonal(4, 2) == {(1, 0), (3, 1)}
-    assert diagonal(1, 3) == {(0, 0), (0, 1), (0, 2)}
-    assert diagonal(0, 3) == diagonal(3, 0) == frozenset()
+    assert diagonal_links(3, 3) == {(0, 0), (1, 1), (2, 2)}
+    assert diagonal_links(4, 2) == {(1, 0), (3, 1)}
+    assert diagonal_links(1, 3) == {(0, 0), (0, 1), (0, 2)}
+    assert diagonal_links(0, 3) == diagonal_links(3, 0) == frozenset()
 
 
 # What heads do.
@@ -116,7 +125,7 @@ def test_words_are_what_spaces_part(translator):
         )
         subwords = translator.artifact.tokenizer.source
         row = tokens(subwords, subwords.encode([text])[0])
-        assert max(token.word for token in row) + 1 == len(words_of(text)), repr(text)
+        assert max(token.word for token in row) + 1 == len(split_words(text)), repr(text)
 
 
 def test_signs():

@@ -13,7 +13,7 @@ from undivided.cli.demo.corpus import TARGETS, prepare_corpus
 from undivided.config.settings import Values, merge, suggest
 from undivided.core.console import Console, Progress, plural, printable
 from undivided.core.errors import InputError
-from undivided.data.corpus import read_lines
+from undivided.data.text_files import read_lines
 from undivided.inference.score import score
 from undivided.inference.translator import Translator
 from undivided.training.loop import Stopped, train

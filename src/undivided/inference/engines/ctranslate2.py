@@ -178,7 +178,7 @@ def _write_shortlist(artifact: Artifact, path: Path) -> None:
     """Where CTranslate2 looks for one. Subwords with spaces of its own format inside cannot be written down."""
     pieces = [side.pieces(range(len(side))) for side in (artifact.tokenizer.source, artifact.tokenizer.target)]
     if artifact.shortlist is not None and not any(set(piece) & set(" \t\n") for side in pieces for piece in side):
-        path.write_text("\n".join(artifact.shortlist.lines(*pieces)) + "\n", encoding="utf-8", newline="\n")
+        path.write_text("\n".join(artifact.shortlist.vocabulary_map(*pieces)) + "\n", encoding="utf-8", newline="\n")
 
 
 def sample_rows(vocabulary: int, count: int = 16, length: int = 12) -> list[list[int]]:

@@ -18,7 +18,7 @@ from undivided.config import CHUNK_LINES
 from undivided.core.console import plural
 from undivided.core.errors import InputError
 from undivided.core.files import read_json, sha256_of, write_atomic
-from undivided.data.corpus import BYTE_ORDER_MARK, MAX_LINE_BYTES, split_lines
+from undivided.data.text_files import BYTE_ORDER_MARK, MAX_LINE_BYTES, split_lines
 
 MOST_SHARDS = 10_000
 """A larger file has larger shards: neither the plan nor a folder of shards grows with it."""

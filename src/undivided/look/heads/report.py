@@ -16,7 +16,7 @@ from undivided.core.errors import InputError
 from undivided.data.corpus import CorpusReport, Pair, corpus_name, read_pairs
 from undivided.inference.score import Score, bleu
 from undivided.inference.translator import Translator
-from undivided.look.heads.aligner import Agreement, Link, Links, agreement, aligned, diagonal, pharaoh, words_of
+from undivided.look.heads.aligner import Agreement, Link, Links, agreement, align_words, diagonal_links, split_words, to_pharaoh
 from undivided.look.heads.census import MODES, Census, Mode, Tally, links_of
 from undivided.look.result import USES, Use
 from undivided.look.what_if import Head, heads
@@ -89,7 +89,7 @@ def report(translator: Translator, files: CorpusFiles, lines: int, console: Cons
     if not every:
         raise InputError("this model has no attention, so it has no heads to be named; look at a sentence of it instead")
     console.say(f"aligning the words of {len(pairs):,} lines")
-    links = aligned([(words_of(pair.source), words_of(pair.target)) for pair in pairs])[: len(chosen)]
+    links = align_words([(split_words(pair.source), split_words(pair.target)) for pair in pairs])[: len(chosen)]
     census = Census(translator.artifact)
     progress = Progress(console, "lines looked at", len(chosen))
     for pair, linked in zip(chosen, links, strict=True):
@@ -98,8 +98,8 @@ def report(translator: Translator, files: CorpusFiles, lines: int, console: Cons
     aligners, found, agreed = _best(census, links)
     score, lost = _bleu_lost(translator, every, chosen, console)
     console.clear()
-    texts = {pair.line: pharaoh(each) for pair, each in zip(chosen, found, strict=True)}
-    straight = [diagonal(len(words_of(pair.source)), len(words_of(pair.target))) for pair in chosen]
+    texts = {pair.line: to_pharaoh(each) for pair, each in zip(chosen, found, strict=True)}
+    straight = [diagonal_links(len(split_words(pair.source)), len(split_words(pair.target))) for pair in chosen]
     return Report(
         len(chosen), score, tuple(_one(head, census, links, value) for head, value in zip(every, lost, strict=True)),
         aligners, agreed, agreement(straight, links), tuple(texts.get(line, "") for line in range(1, chosen[-1].line + 1)),

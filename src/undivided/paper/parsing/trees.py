@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 from undivided.config.settings import list_faults
 from undivided.core.errors import InputError
-from undivided.data.corpus import raw_lines
+from undivided.data.text_files import raw_lines
 
 TOP = "TOP"
 """The label above every plain tree, which scoring leaves out."""

@@ -20,7 +20,7 @@ from undivided.config.settings import Values, merge
 from undivided.core.console import Console, Progress, duration, plural
 from undivided.core.errors import InputError
 from undivided.core.files import write_atomic
-from undivided.data.corpus import read_lines
+from undivided.data.text_files import read_lines
 from undivided.inference.score import Score, bleu, moses
 from undivided.inference.translator import Translator
 from undivided.paper import report

@@ -1,0 +1,133 @@
+"""Text files, plain or compressed, as lines of bytes with bounded memory."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from undivided.core.errors import InputError
+
+
+def open_bytes(path: str | Path) -> BinaryIO:
+    """Open a file for reading; .gz, .xz and .zst files are decompressed."""
+    path = Path(path)
+    try:
+        if path.is_dir():
+            raise InputError(f"{path}: is a directory, not a text file")
+        if path.suffix == ".gz":
+            import gzip
+
+            return cast(BinaryIO, gzip.open(path, "rb"))
+        if path.suffix == ".xz":
+            return cast(BinaryIO, io.BufferedReader(_XzReader(path.open("rb")), 1 << 16))
+        if path.suffix == ".zst":
+            return cast(BinaryIO, zstd_module().open(path, "rb"))
+        return path.open("rb")
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+class _XzReader(io.RawIOBase):
+    """An xz file, read with bounded memory: Python's own reader takes as much as the file asks for, up to 4 GiB."""
+
+    MEMORY = 256 << 20
+    """`xz -9` needs 65 MiB."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.stream, self.decoder = stream, self._new_decoder()
+
+    def _new_decoder(self) -> Any:
+        import lzma
+
+        return lzma.LZMADecompressor(memlimit=self.MEMORY)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """The next bytes; a file may be several xz streams in a row, with zeros between them."""
+        while True:
+            packed = b""
+            if self.decoder.eof:
+                packed = self.decoder.unused_data.lstrip(b"\0") or self.stream.read(1 << 16).lstrip(b"\0")
+                if not packed:
+                    return 0
+                self.decoder = self._new_decoder()
+            elif self.decoder.needs_input and not (packed := self.stream.read(1 << 16)):
+                raise EOFError("it ends too early")
+            if content := self.decoder.decompress(packed, max_length=len(buffer)):
+                buffer[: len(content)] = content
+                return len(content)
+
+    def close(self) -> None:
+        self.stream.close()
+        super().close()
+
+
+MAX_LINE_BYTES = 4 << 20
+"""Most bytes of a line. A longer line is cut one byte beyond this, so that readers can tell."""
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def split_lines(stream: BinaryIO) -> Iterator[bytes]:
+    """The lines of a stream, split at \\n only, without line ends."""
+    while line := stream.readline(MAX_LINE_BYTES + 1):
+        if line.endswith(b"\n") or len(line) <= MAX_LINE_BYTES:
+            yield line.removesuffix(b"\n").removesuffix(b"\r")
+            continue
+        yield line
+        while (rest := stream.readline(1 << 16)) and not rest.endswith(b"\n"):
+            pass
+
+
+def raw_lines(path: str | Path) -> Iterator[bytes]:
+    """The lines of a file, without line ends and byte-order mark."""
+    number = 0
+    with open_bytes(path) as stream:
+        try:
+            for line in strip_bom(split_lines(stream)):
+                number += 1
+                yield line
+        except _decompression_errors() as error:
+            raise InputError(f"{path}: damaged after line {number}: {error}") from None
+
+
+def read_lines(path: str | Path) -> list[str]:
+    """The lines of a text file; an error names the bad line."""
+    lines = []
+    for number, line in enumerate(raw_lines(path), 1):
+        if len(line) > MAX_LINE_BYTES:
+            raise InputError(f"{path}, line {number}: longer than {MAX_LINE_BYTES:,} bytes")
+        try:
+            lines.append(line.decode("utf-8"))
+        except UnicodeDecodeError:
+            raise InputError(f"{path}, line {number}: not valid UTF-8") from None
+    return lines
+
+
+def strip_bom(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Lines without the byte-order mark that some programs put before UTF-8 text."""
+    return (line.removeprefix(BYTE_ORDER_MARK) if number == 0 else line for number, line in enumerate(lines))
+
+
+def _decompression_errors() -> tuple[type[Exception], ...]:
+    """What the decompressors raise on a damaged file."""
+    import lzma
+    import zlib
+
+    return (EOFError, OSError, zlib.error, lzma.LZMAError, zstd_module().ZstdError)
+
+
+def zstd_module() -> Any:
+    """Python's zstd module, or its backport before Python 3.14."""
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
+    return zstd
