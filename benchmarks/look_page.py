@@ -40,7 +40,7 @@ def made_page() -> str:
     """The page of a sentence of so many tokens on both sides, all questions asked."""
     import torch
 
-    from undivided.artifact.folder import Artifact
+    from undivided.artifact import Artifact
     from undivided.config import build_recipe
     from undivided.data.subwords import Subwords, Tokenizer, learn_subwords
     from undivided.look import look, page, what_if

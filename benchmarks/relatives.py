@@ -33,7 +33,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from torch import nn
 
-from undivided.artifact.folder import load_relative
+from undivided.artifact import load_single_stack
 from undivided.core.console import plural
 from undivided.data.images import contact_sheet, encode_png, read_idx, read_images, read_labels, write_idx
 from undivided.data.text_files import raw_lines
@@ -93,7 +93,7 @@ def language(run: Run) -> list[str]:
     if not home.is_dir():
         return ["## Decoder-only: left out", "", "The office help is not there (set UNDIVIDED_CORPORA)."]
     model, command = run.train("language-help", "language", [home / "train.en"], [home / "valid.en"])
-    found = load_relative(model)
+    found = load_single_stack(model)
     assert isinstance(found.model, DecoderOnly)
     subwords = found.text.source
     train, test = (subwords.encode([line for line in lines_of(home / f"{part}.en") if line.strip()]) for part in ("train", "test"))
@@ -247,7 +247,7 @@ def vision(run: Run) -> list[str]:
 def compared(run: Run, title: str, recipe: str, files: dict[str, list[Path]], width: int) -> list[str]:
     """ViT beside a linear classifier and a CNN of about the same size, which is set by its width."""
     model, command = run.train(recipe, recipe.replace("vision-digits", "vision"), files["train"], files["valid"])
-    found = load_relative(model)
+    found = load_single_stack(model)
     classes = list(found.recipe.data.classes)
     (train, names), (test, wanted) = arrays(files["train"], classes), arrays(files["test"], classes)
     linear = make_pipeline(StandardScaler(), LogisticRegression(max_iter=5000, C=1.0, tol=1e-3))
@@ -339,7 +339,7 @@ def drawing(run: Run, report: Path) -> list[str]:
         "",
         f"`{command}`",
         "",
-        f"{facts(model)}. {DRAWN} of each digit were drawn, at temperature {load_relative(model).recipe.search.temperature:g}; "
+        f"{facts(model)}. {DRAWN} of each digit were drawn, at temperature {load_single_stack(model).recipe.search.temperature:g}; "
         f"{copies(model, images, train)} of {len(images):,} have the same codes as an image of the training split. "
         "The classifiers learned from real images alone.",
         "",
@@ -353,7 +353,7 @@ def drawing(run: Run, report: Path) -> list[str]:
 
 def copies(model: Path, images: np.ndarray, train: np.ndarray) -> int:
     """How many images have codes that a training image has, in the same places."""
-    found = load_relative(model).model
+    found = load_single_stack(model).model
     assert isinstance(found, Drawing)
     with torch.no_grad():
         drawn, real = (found.codebook.tokens(as_values(values)).tolist() for values in (images, train))

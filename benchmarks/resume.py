@@ -37,7 +37,7 @@ from typing import Any, NamedTuple, NoReturn
 import torch._dynamo  # noqa: F401
 from damage import COLOURS, THINGS
 
-from undivided.artifact import folder as artifact
+from undivided.artifact import save as artifact
 from undivided.core.console import Console, duration
 from undivided.core.errors import UndividedError
 from undivided.core.files import sha256_of

@@ -24,8 +24,7 @@ import numpy as np
 import torch
 from measure import CORES, OURS, PRE_NORM_ONLY, ROOT, Piece, Series, table
 
-from undivided.artifact import folder as artifact
-from undivided.artifact.folder import Artifact
+from undivided.artifact import Artifact, load_artifact, save_artifact
 from undivided.config import build_recipe
 from undivided.core.console import Console
 from undivided.core.ids import EOS
@@ -82,7 +81,7 @@ def make_folder(home: Path, preset: str, tokenizer: Tokenizer, shortlist: Shortl
     recipe = build_recipe({"preset": preset, "tokens": {"vocab_size": options.vocabulary}, "model": {"attention_bias": True}})
     model = make_model(recipe.model, len(tokenizer.source), len(tokenizer.target)).eval()
     never_end(model)
-    artifact.save(Artifact(recipe, tokenizer, model, shortlist=shortlist), home / preset)
+    save_artifact(Artifact(recipe, tokenizer, model, shortlist=shortlist), home / preset)
     return home / preset
 
 
@@ -111,7 +110,7 @@ class Contest:
         learned = learn_subwords(home, options)
         self.folder = Path(options.model) if options.model else make_folder(home, options.preset, *learned, options)
         self.fast = make_folder(home, "fast", *learned, options) if options.preset == "base" and not options.model else None
-        self.artifact = artifact.load(self.folder)
+        self.artifact = load_artifact(self.folder)
         self.model = self.artifact.recipe.model
         self.texts = some_sentences(home, options.sentences)
         self.ids = self.artifact.tokenizer.source.encode(self.texts)

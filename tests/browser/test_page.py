@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from samples import sentences
-from undivided.artifact.folder import Artifact
+from undivided.artifact import Artifact
 from undivided.config import build_recipe
 from undivided.look import look, page, what_if
 from undivided.look.html import PAGE, legends

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from undivided import Translator
-from undivided.artifact.folder import FORMAT_VERSION
+from undivided.artifact import FORMAT_VERSION
 from undivided.training.loop import train
 
 HOME = Path(__file__).parent / f"frozen-{FORMAT_VERSION}"

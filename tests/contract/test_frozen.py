@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from undivided import Translator
-from undivided.artifact.folder import FORMAT_VERSION
+from undivided.artifact import FORMAT_VERSION
 
 FOLDERS = sorted(Path(__file__).parent.glob("frozen-*"))
 

@@ -19,7 +19,7 @@ import pytest
 import torch
 
 from samples import environment, flags, sentences, tiny_recipe, write_lines, write_pairs
-from undivided.artifact import folder as artifact
+from undivided.artifact import load_artifact, save_artifact
 from undivided.cli.demo import corpus as demo_text
 from undivided.config.yaml_file import read_yaml
 from undivided.core import manifest
@@ -168,7 +168,7 @@ def folder(model, tmp_path):
 def refused(folder, *words):
     resign(folder / "config.json")
     with pytest.raises(InputError) as caught:
-        artifact.load(folder)
+        load_artifact(folder)
     for word in words:
         assert word in str(caught.value)
     return str(caught.value)
@@ -218,7 +218,7 @@ def test_a_config_of_the_wrong_kind(folder, key, value):
     if key == "facts" and isinstance(value, dict):
         # What a later release may note down does no harm.
         resign(folder / "config.json")
-        artifact.load(folder)
+        load_artifact(folder)
     else:
         refused(folder, "newer" if (key, value) == ("format_version", 3) else "config.json")
 
@@ -244,7 +244,7 @@ def test_json_bombs(folder, part, content):
     if part == "config.json":
         resign(folder / part)
     with pytest.raises(InputError, match=part):
-        artifact.load(folder)
+        load_artifact(folder)
 
 
 def safetensors(header: object, data: bytes = b"", length: int | None = None) -> bytes:
@@ -349,15 +349,15 @@ def test_links_and_pipes_in_place_of_parts(folder, tmp_path):
         (folder / part).unlink()
         (folder / part).symlink_to(secret)
         with pytest.raises(InputError, match=part) as caught:
-            artifact.load(folder)
+            load_artifact(folder)
         assert "top secret" not in str(caught.value)
         (folder / part).unlink()
         os.mkfifo(folder / part)
         with pytest.raises(InputError, match=f"{part} is missing"):
-            artifact.load(folder)
+            load_artifact(folder)
         (folder / part).unlink()
         (folder / part).write_bytes(content)
-    artifact.load(folder)
+    load_artifact(folder)
 
 
 def test_a_part_may_be_a_link_to_the_right_file(folder, tmp_path):
@@ -365,7 +365,7 @@ def test_a_part_may_be_a_link_to_the_right_file(folder, tmp_path):
     for part in ("config.json", "model.safetensors", "subwords.model", "shortlist.safetensors", "manifest.json"):
         (folder / part).rename(tmp_path / part)
         (folder / part).symlink_to(tmp_path / part)
-    artifact.load(folder)
+    load_artifact(folder)
 
 
 def test_saving_into_a_planted_folder_writes_nowhere_else(folder, tmp_path):
@@ -376,10 +376,10 @@ def test_saving_into_a_planted_folder_writes_nowhere_else(folder, tmp_path):
     (out / ".incoming" / "leak").symlink_to(precious)
     for name in ("config.json", "config.json.new", "model.safetensors.new", "manifest.json", "README.md.new"):
         (out / name).symlink_to(precious)
-    artifact.save(artifact.load(folder), out)
+    save_artifact(load_artifact(folder), out)
     assert precious.read_text() == "mine"
     assert not (out / "leak").exists()
-    artifact.load(out)
+    load_artifact(out)
 
 
 def test_output_is_not_written_through_a_planted_link(run, model, tmp_path):

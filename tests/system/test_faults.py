@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from samples import flags, sentences, tiny_recipe, write_lines, write_pairs
-from undivided.artifact import folder as artifact
+from undivided.artifact import load_artifact, save, save_artifact
 from undivided.artifact.weights import weights
 from undivided.core.console import Console
 from undivided.core.files import sha256_of
@@ -85,15 +85,15 @@ def failing(real, number, code=errno.ENOSPC):
 @pytest.mark.parametrize("name", ["write_tensors", "fsync", "open_atomic"])
 def test_a_model_is_never_half_written(done, tmp_path, monkeypatch, name, number):
     home = shutil.copytree(done, tmp_path / "m", ignore=shutil.ignore_patterns("training"))
-    before = weights(artifact.load(home).model)
-    place = sys.modules["undivided.artifact.weights"] if name == "write_tensors" else artifact
+    before = weights(load_artifact(home).model)
+    place = sys.modules["undivided.artifact.weights"] if name == "write_tensors" else save
     with monkeypatch.context() as patch:
         patch.setattr(place, name, failing(getattr(place, name), number))
         with suppress(OSError):
-            artifact.save(artifact.load(home), home)
-    after = weights(artifact.load(home).model)
+            save_artifact(load_artifact(home), home)
+    after = weights(load_artifact(home).model)
     assert all((before[key] == after[key]).all() for key in before)
-    artifact.save(artifact.load(home), home)
+    save_artifact(load_artifact(home), home)
     assert not [path.name for path in home.iterdir() if path.name.startswith(".")]
 
 

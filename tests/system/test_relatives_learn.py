@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from samples import sentences, write_lines, write_pairs
-from undivided.artifact.folder import load_relative
+from undivided.artifact import load_single_stack
 from undivided.core.console import Console
 from undivided.data.images import write_idx
 from undivided.inference.classify import Classifier
@@ -36,7 +36,7 @@ def test_a_language_model_knows_how_much_there_is_to_guess(tmp_path):
     text = write_lines(tmp_path / "text", [source for source, _ in sentences(2000)])
     values = recipe(tmp_path / "m", {"kind": "decoder_only", "decoder_layers": 2}, 500, train=[[str(text)]], max_length=32)
     out = train(values, Console(quiet=True))
-    found = load_relative(out)
+    found = load_single_stack(out)
     rows = found.text.source.encode([source for source, _ in sentences(100, seed=7)])
     with torch.no_grad():
         nats = [-float(token_scores(found.model, torch.tensor(row)).sum()) for row in rows]

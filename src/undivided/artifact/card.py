@@ -9,7 +9,7 @@ from undivided.config.model import PAIRED
 from undivided.core.console import duration
 
 
-def described(model: ModelConfig) -> str:
+def describe_model(model: ModelConfig) -> str:
     """What a model is, in one line."""
     depth = f"{model.encoder_layers} + {model.decoder_layers} layers, d_model {model.d_model}"
     width = model.d_hidden or model.d_model
@@ -25,10 +25,10 @@ def described(model: ModelConfig) -> str:
         case "convolutional":
             return f"convolutional, {depth}, d_hidden {width}, kernels of {model.kernel_width}, {model.positions} positions"
         case _:
-            return _relative(model)
+            return _describe_single_stack(model)
 
 
-def _relative(model: ModelConfig) -> str:
+def _describe_single_stack(model: ModelConfig) -> str:
     layers = model.encoder_layers if model.kind in ("encoder_only", "vision") else model.decoder_layers
     shape = f"{layers} layers, d_model {model.d_model}, d_ff {model.d_ff}, {model.n_heads} heads, {model.norm}-norm"
     image = f"images of {model.image_height} × {model.image_width} in patches of {model.patch} × {model.patch}"
@@ -52,7 +52,7 @@ def title(recipe: Recipe) -> str:
         case "vision":
             return f"A classifier of images: {', '.join(data.classes)}"
         case "drawing":
-            return "It draws small images from words"
+            return "A model that draws small images from words"
         case _:
             return f"A translator {data.source_lang or 'source'} → {data.target_lang or 'target'}"
 
@@ -86,7 +86,7 @@ def model_card(recipe: Recipe, facts: dict[str, Any]) -> str:
         "```",
         "",
         "## Model",
-        f"- preset `{recipe.preset}`: {described(recipe.model)}",
+        f"- preset `{recipe.preset}`: {describe_model(recipe.model)}",
     ]
     if "parameters" in facts:
         vocabulary = f", vocabulary of {facts['vocabulary']:,} subwords" if facts.get("vocabulary") else ""

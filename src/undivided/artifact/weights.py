@@ -22,28 +22,28 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:
-    """Every weight once, also where it is tied, in memory of its own."""
+    """Every weight once, also where it is tied, contiguous in memory."""
     return {name: parameter.detach().contiguous() for name, parameter in model.named_parameters()}
 
 
-def fill(model: nn.Module, tensors: dict[str, Tensor], origin: str) -> None:
-    """Copy weights into a model; all that does not fit is named."""
+def fill_weights(model: nn.Module, tensors: dict[str, Tensor], origin: str) -> None:
+    """Copy weights into a model; an error names all that do not fit."""
     parameters = dict(model.named_parameters())
-    check_fit(shapes_of(parameters), shapes_of(tensors), origin)
+    check_shapes(shapes_of(parameters), shapes_of(tensors), origin)
     with torch.no_grad():
         for name, parameter in parameters.items():
             parameter.copy_(tensors[name])
 
 
 def shapes_of(tensors: Mapping[str, Tensor]) -> Shapes:
-    """Of each tensor its shape."""
+    """The shape of each tensor."""
     return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
 
-def check_fit(wanted: Shapes, found: Shapes, origin: str) -> None:
-    """An error that names what is missing, too much, or of another shape."""
+def check_shapes(wanted: Shapes, found: Shapes, origin: str) -> None:
+    """Raise an error that names what is missing, unknown, or of another shape."""
     faults = [f"{name} is missing" for name in wanted.keys() - found.keys()]
-    faults += [f"{name} is not of this model" for name in found.keys() - wanted.keys()]
+    faults += [f"{name} is unknown to this model" for name in found.keys() - wanted.keys()]
     for name in wanted.keys() & found.keys():
         if wanted[name] != found[name]:
             faults.append(f"{name} has shape {found[name]}, expected {wanted[name]}")
@@ -52,7 +52,7 @@ def check_fit(wanted: Shapes, found: Shapes, origin: str) -> None:
 
 
 def check_weights(config: ModelConfig, make: Callable[[], nn.Module], path: Path) -> None:
-    """Compare a config with the weights it came with before any memory is taken: a config may claim any size."""
+    """Compare a config with its weights before any memory is allocated: a config may claim any size."""
     try:
         with safe_open(path, "pt") as stored:
             found: Shapes = {name: tuple(stored.get_slice(name).get_shape()) for name in stored.keys()}  # noqa: SIM118
@@ -62,15 +62,15 @@ def check_weights(config: ModelConfig, make: Callable[[], nn.Module], path: Path
     if layers > len(found):
         raise InputError(f"{path}: the config has {layers:,} layers, but there are only {len(found):,} tensors")
     try:
-        with torch.device("meta"), _NoChance():
+        with torch.device("meta"), _SkipInitialisation():
             wanted = shapes_of(dict(make().named_parameters()))
     except (RuntimeError, ValueError, TypeError, OverflowError, MemoryError) as error:
         raise InputError(f"{path.with_name('config.json')}: describes no model that can be built: {error}") from None
-    check_fit(wanted, found, str(path))
+    check_shapes(wanted, found, str(path))
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """A safetensors file, or a clear error."""
+    """Read a safetensors file, or raise a clear error."""
     try:
         return load_file(path)
     except (SafetensorError, OSError) as error:
@@ -78,7 +78,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
-    """A safetensors file; the library's own error for a full disk becomes an OSError like all others."""
+    """Write a safetensors file; the library's own error for a full disk becomes an OSError like all others."""
     try:
         save_file({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, path)
     except SafetensorError as error:
@@ -86,19 +86,19 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
         raise OSError(errno.ENOSPC if full else errno.EIO, str(error), str(path)) from None
 
 
-def filled(config: ModelConfig, make: Callable[[], Model], folder: Path, device: torch.device | None) -> Model:
-    """A model with the weights of a folder, which are looked at before any memory is taken."""
+def build_model(config: ModelConfig, make: Callable[[], Model], folder: Path, device: torch.device | None) -> Model:
+    """A model with the weights of a folder, which are checked before any memory is allocated."""
     path = folder / "model.safetensors"
     check_weights(config, make, path)
-    with _NoChance():
+    with _SkipInitialisation():
         model = make()
-    fill(model, read_tensors(path), str(path))
+    fill_weights(model, read_tensors(path), str(path))
     model.eval()
     return model.to(device) if device is not None else model
 
 
-class _NoChance(TorchFunctionMode):
-    """Within, no random number is drawn for weights, which takes long in a large model: they are about to be read."""
+class _SkipInitialisation(TorchFunctionMode):
+    """Draw no random numbers for weights that are about to be read: in a large model that takes long."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         drawn = func in (Tensor.uniform_, Tensor.normal_)

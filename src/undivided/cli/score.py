@@ -48,10 +48,10 @@ def run_score(options: argparse.Namespace) -> None:
     """Score files or a model."""
     search = search_options(options)
     keep_apart(options.output, options.file, *options.reference)
-    from undivided.artifact.folder import kind_of
+    from undivided.artifact import model_kind
     from undivided.inference.score import Score, moses_bleu, perplexity, score, score_relative
 
-    if options.model and kind_of(options.model) in SINGLE_STACK:
+    if options.model and model_kind(options.model) in SINGLE_STACK:
         _print_scores(
             [score_relative(options.model, options.file, options.reference, options.device, options.threads)], options.json
         )

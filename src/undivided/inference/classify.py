@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undivided.artifact.folder import RelativeArtifact, open_relative, verb_of
+from undivided.artifact import SingleStackArtifact, command_for, open_single_stack
 from undivided.core.errors import InputError
 from undivided.core.ids import BOS, EOS, PAD
 from undivided.data.batches import pad_rows
@@ -32,12 +32,12 @@ class Class(NamedTuple):
 class Classifier:
     """A model folder of an encoder-only or vision model that knows classes."""
 
-    def __init__(self, model: str | Path | RelativeArtifact, device: str = "auto", threads: int = 0) -> None:
-        self.artifact, self.device = open_relative(model, device, threads)
+    def __init__(self, model: str | Path | SingleStackArtifact, device: str = "auto", threads: int = 0) -> None:
+        self.artifact, self.device = open_single_stack(model, device, threads)
         kind = self.artifact.recipe.model.kind
         self.classes = self.artifact.recipe.data.classes
         if not self.classes or not isinstance(self.artifact.model, EncoderOnly | Vision):
-            use = "fine-tune it with --train.start" if kind == "encoder_only" else f"use it with: undivided {verb_of(kind)}"
+            use = "fine-tune it with --train.start" if kind == "encoder_only" else f"use it with: undivided {command_for(kind)}"
             raise InputError(f"{model}: knows no classes ({kind}); {use}")
 
     @property

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undivided.artifact.folder import RelativeArtifact, open_relative, verb_of
+from undivided.artifact import SingleStackArtifact, command_for, open_single_stack
 from undivided.config import DataConfig, SearchConfig
 from undivided.config.settings import check_range, suggest
 from undivided.core.errors import InputError
@@ -34,11 +34,11 @@ class Continuation(NamedTuple):
 class Generator:
     """A model folder of a decoder-only or a drawing model."""
 
-    def __init__(self, model: str | Path | RelativeArtifact, device: str = "auto", threads: int = 0) -> None:
-        self.artifact, self.device = open_relative(model, device, threads)
+    def __init__(self, model: str | Path | SingleStackArtifact, device: str = "auto", threads: int = 0) -> None:
+        self.artifact, self.device = open_single_stack(model, device, threads)
         kind = self.artifact.recipe.model.kind
         if not isinstance(self.artifact.model, DecoderOnly | Drawing):
-            raise InputError(f"{model}: its kind ({kind}) writes nothing; use it with: undivided {verb_of(kind)}")
+            raise InputError(f"{model}: its kind ({kind}) writes nothing; use it with: undivided {command_for(kind)}")
         self.model: DecoderOnly | Drawing = self.artifact.model
 
     @property

@@ -10,7 +10,7 @@ from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF, TER
 
-from undivided.artifact.folder import kind_of
+from undivided.artifact import model_kind
 from undivided.config.model import DECODER_ONLY, DRAWING
 from undivided.core.console import plural
 from undivided.core.errors import InputError
@@ -71,7 +71,7 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], target_lang: str 
 
 def score_relative(model: str | Path, file: str, labels: Sequence[str], device: str = "auto", threads: int = 0) -> Score:
     """The perplexity that a decoder-only model has of a text, or the accuracy of one that knows classes."""
-    kind = kind_of(model)
+    kind = model_kind(model)
     if kind in DRAWING:
         raise InputError(f"{model}: what a model draws has no score; look at it with: undivided generate")
     if len(labels) != (kind not in DECODER_ONLY):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from undivided.artifact.folder import Artifact, opened
+from undivided.artifact import Artifact, open_artifact
 from undivided.config import CHUNK_LINES, SearchConfig
 from undivided.config.settings import check_range
 from undivided.core.console import Console, LoggingConsole, plural
@@ -60,7 +60,7 @@ class Translator:
         if threads < 0:
             raise InputError(f"threads: {threads} is less than 0")
         folder = None if isinstance(model, Artifact) else Path(model)
-        self.artifact = model if isinstance(model, Artifact) else opened(model, device, threads)
+        self.artifact = model if isinstance(model, Artifact) else open_artifact(model, device, threads)
         self.engine = choose_engine(engine, self.artifact, folder, threads, console or LoggingConsole(), device)
         self.longest = self.artifact.recipe.data.max_length
         usual = self.artifact.facts.get("usual_length")

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from undivided.artifact.folder import Artifact
+from undivided.artifact import Artifact
 from undivided.config import SearchConfig
 from undivided.core.console import plural
 from undivided.core.errors import InputError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from undivided.artifact.folder import Artifact
+from undivided.artifact import Artifact
 from undivided.inference.translator import Translator
 from undivided.look.capture import capture
 from undivided.look.result import Look

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from undivided.artifact.folder import Artifact
+from undivided.artifact import Artifact
 from undivided.core.ids import EOS
 from undivided.data.subwords import Subwords
 from undivided.look.result import Neighbour, Numbers, Space, frozen

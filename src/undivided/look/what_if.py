@@ -9,7 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from undivided.artifact.folder import Artifact
+from undivided.artifact import Artifact
 from undivided.config import SearchConfig
 from undivided.core.ids import BOS, PAD, UNK
 from undivided.data.batches import make_batch

@@ -1,4 +1,4 @@
-"""The models: sequence-to-sequence, all behind one contract, and the relatives made from the same layers."""
+"""The models: sequence-to-sequence, all behind one contract, and single-stack models made of the same layers."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ __all__ = [
     "EncoderOnly",
     "Memory",
     "Recurrent",
-    "Relative",
     "Seq2Seq",
+    "SingleStack",
     "Transformer",
     "Vision",
     "make_model",
-    "make_relative",
+    "make_single_stack",
 ]
 
-Relative: TypeAlias = DecoderOnly | EncoderOnly | Vision | Drawing
+SingleStack: TypeAlias = DecoderOnly | EncoderOnly | Vision | Drawing
 
 
 def make_model(config: ModelConfig, src_vocab: int, tgt_vocab: int) -> Seq2Seq:
@@ -46,8 +46,8 @@ def make_model(config: ModelConfig, src_vocab: int, tgt_vocab: int) -> Seq2Seq:
             raise ValueError(f"{config.kind} models do not go from sequence to sequence")
 
 
-def make_relative(config: ModelConfig, vocabulary: int, classes: int) -> Relative:
-    """The relative that a config describes, with fresh weights; a vocabulary or classes of 0 where it has none."""
+def make_single_stack(config: ModelConfig, vocabulary: int, classes: int) -> SingleStack:
+    """The single-stack model that a config describes, with fresh weights; a vocabulary or classes of 0 where it has none."""
     match config.kind:
         case "decoder_only":
             return DecoderOnly(config, vocabulary)

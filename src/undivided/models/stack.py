@@ -1,4 +1,4 @@
-"""Layers of self-attention and feed-forward, one after the other: what every relative of the Transformer is made of. [paper 3.1]"""
+"""Layers of self-attention and feed-forward, one after the other: what every single-stack model is made of. [paper 3.1]"""
 
 from __future__ import annotations
 

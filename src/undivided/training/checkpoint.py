@@ -18,8 +18,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from undivided.artifact import folder as artifact
-from undivided.artifact.weights import check_fit, fill, read_tensors, shapes_of, write_tensors
+from undivided.artifact import load_any, save_artifact
+from undivided.artifact.weights import check_shapes, fill_weights, read_tensors, shapes_of, write_tensors
 from undivided.core import manifest
 from undivided.core.console import Console, plural
 from undivided.core.errors import InputError
@@ -218,7 +218,7 @@ def average_weights(checkpoints: list[Path]) -> dict[str, Tensor]:
 def fill_model(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Give a model back its weights; one that is cut over processes, its own rows."""
     held = {name: local_rows(parameter.detach()) for name, parameter in model.named_parameters()}
-    check_fit(shapes_of(held), shapes_of(tensors), "checkpoint")
+    check_shapes(shapes_of(held), shapes_of(tensors), "checkpoint")
     for name, rows in held.items():
         rows.copy_(tensors[name])
 
@@ -271,11 +271,11 @@ def fill_random(states: Mapping[str, Tensor]) -> None:
 
 def average(run: str | Path, last: int, out: str | Path) -> Path:
     """Average the last checkpoints of a training run into a model folder of its own. [paper 6.1]"""
-    source = artifact.load_any(run)
+    source = load_any(run)
     chosen = regular(Path(run) / "training" / "checkpoints", source.recipe.train.save_every)[-last:]
     if not 0 < last <= len(chosen):
         raise InputError(f"{run}: {plural(len(chosen), 'checkpoint')} there, {last} asked for")
-    fill(source.model, average_weights(chosen), str(run))
+    fill_weights(source.model, average_weights(chosen), str(run))
     facts = source.facts | {"weights": f"average of the last {plural(last, 'checkpoint')}", "scores": {}}
-    artifact.save(dataclasses.replace(source, facts=facts), Path(out))
+    save_artifact(dataclasses.replace(source, facts=facts), Path(out))
     return Path(out)

@@ -17,7 +17,7 @@ from torch import nn
 
 from undivided import __version__
 from undivided.artifact.card import usage
-from undivided.artifact.weights import fill
+from undivided.artifact.weights import fill_weights
 from undivided.config import Recipe, build_recipe
 from undivided.config.settings import Values
 from undivided.core.console import Console, duration, plural
@@ -334,7 +334,7 @@ class Trainer(Run):
         if self.ema:
             kind = f"running average, decay {self.config.ema}"
         else:
-            fill(model, checkpoint.average_weights(last), "averaged checkpoints")
+            fill_weights(model, checkpoint.average_weights(last), "averaged checkpoints")
             kind = "last checkpoint" if len(last) == 1 else f"average of the last {plural(len(last), 'checkpoint')}"
         measured = self.task.measure()
         if measured is not None:

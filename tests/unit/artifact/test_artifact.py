@@ -5,12 +5,13 @@ import pytest
 import torch
 
 from undivided import Translator
-from undivided.artifact import folder as artifact
-from undivided.artifact.folder import INCOMING, load, opened, save
-from undivided.artifact.weights import fill, weights
+from undivided.artifact import FORMAT_VERSION, Artifact, load_artifact, open_artifact, save_artifact
+from undivided.artifact import save as saving
+from undivided.artifact.weights import fill_weights, weights
 from undivided.config import build_recipe
 from undivided.core import manifest
 from undivided.core.errors import InputError
+from undivided.core.manifest import INCOMING
 from undivided.models import make_model
 
 PARTS = ("config.json", "model.safetensors", "subwords.model", "shortlist.safetensors", "README.md", "manifest.json")
@@ -45,9 +46,9 @@ def test_training_leaves_exactly_the_model_folder(model):
 
 
 def test_saved_and_loaded_is_equal(folder, tmp_path, translator):
-    first = load(folder)
-    save(first, tmp_path / "again")
-    second = load(tmp_path / "again")
+    first = load_artifact(folder)
+    save_artifact(first, tmp_path / "again")
+    second = load_artifact(tmp_path / "again")
     assert second.recipe == first.recipe
     assert second.facts == first.facts
     ours, theirs = weights(first.model), weights(second.model)
@@ -58,28 +59,29 @@ def test_saved_and_loaded_is_equal(folder, tmp_path, translator):
 
 
 def test_weights_that_are_read_later_are_those_of_the_model_that_was_opened(folder):
-    first, second = opened(folder), opened(folder)
-    assert all(torch.equal(a, b) for a, b in zip(weights(first.model).values(), weights(load(folder).model).values(), strict=True))
-    other = load(folder)
+    first, second = open_artifact(folder), open_artifact(folder)
+    found, wanted = weights(first.model).values(), weights(load_artifact(folder).model).values()
+    assert all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))
+    other = load_artifact(folder)
     with torch.no_grad():
         next(other.model.parameters()).add_(1.0)
-    save(other, folder)
-    with pytest.raises(InputError, match="model: the model changed while it was used"):
+    save_artifact(other, folder)
+    with pytest.raises(InputError, match="model: the model changed while it was in use"):
         second.model  # noqa: B018
     assert weights(first.model)
 
 
 def test_tied_weights_are_stored_once(folder):
-    names = weights(load(folder).model)
+    names = weights(load_artifact(folder).model)
     assert sum("embedding" in name or name == "output_weight" for name in names) == 1
 
 
 def test_saving_over_a_model_replaces_it(folder):
-    old = load(folder)
+    old = load_artifact(folder)
     with torch.no_grad():
         old.model.output_weight += 1
-    save(old, folder)
-    assert torch.equal(load(folder).model.output_weight, old.model.output_weight)
+    save_artifact(old, folder)
+    assert torch.equal(load_artifact(folder).model.output_weight, old.model.output_weight)
     assert not [path.name for path in folder.iterdir() if path.name not in PARTS]
 
 
@@ -87,7 +89,7 @@ def test_saving_over_a_model_replaces_it(folder):
 def test_a_missing_part_is_named(folder, part):
     (folder / part).unlink()
     with pytest.raises(InputError, match=f"{part} is missing"):
-        load(folder)
+        load_artifact(folder)
 
 
 @pytest.mark.parametrize("part", ["config.json", "model.safetensors", "subwords.model", "shortlist.safetensors", "manifest.json"])
@@ -98,7 +100,7 @@ def test_a_damaged_part_is_named(folder, part, harm):
     changed = {"flipped": content, "truncated": content[: len(content) // 2], "emptied": b""}[harm]
     (folder / part).write_bytes(changed)
     with pytest.raises(InputError, match=str(folder)) as caught:
-        load(folder)
+        load_artifact(folder)
     assert f"{part} is damaged" in str(caught.value)
 
 
@@ -106,36 +108,36 @@ def test_a_damaged_part_is_named(folder, part, harm):
 def test_odd_manifests(folder, text):
     (folder / "manifest.json").write_text(text)
     with pytest.raises(InputError, match=r"manifest\.json is damaged"):
-        load(folder)
+        load_artifact(folder)
 
 
 def test_not_a_model_folder(tmp_path):
     with pytest.raises(InputError, match="no such model folder"):
-        load(tmp_path / "none")
+        load_artifact(tmp_path / "none")
     with pytest.raises(InputError, match="not a model folder"):
-        load(tmp_path)
+        load_artifact(tmp_path)
     (tmp_path / "training").mkdir()
     with pytest.raises(InputError, match="has not written a model yet"):
-        load(tmp_path)
+        load_artifact(tmp_path)
 
 
 def test_a_newer_format_is_refused_with_advice(folder):
-    change_config(folder, format_version=artifact.FORMAT_VERSION + 1, undivided_version="9.1", recipe={"unknown": 1})
+    change_config(folder, format_version=FORMAT_VERSION + 1, undivided_version="9.1", recipe={"unknown": 1})
     with pytest.raises(InputError, match=r"9\.1.*pip install -U undivided"):
-        load(folder)
+        load_artifact(folder)
 
 
 @pytest.mark.parametrize("facts", [{"format": "other"}, {"format_version": "one"}])
 def test_another_format_is_refused(folder, facts):
     change_config(folder, **facts)
     with pytest.raises(InputError, match="does not describe a model"):
-        load(folder)
+        load_artifact(folder)
 
 
 def test_vocabulary_and_weights_must_fit(folder):
     change_config(folder, vocabulary=[5, 5])
     with pytest.raises(InputError, match="tokens, but"):
-        load(folder)
+        load_artifact(folder)
 
 
 def test_weights_that_do_not_fit_are_named():
@@ -144,11 +146,11 @@ def test_weights_that_do_not_fit_are_named():
     tensors = weights(model)
     name = next(iter(tensors))
     with pytest.raises(InputError, match="is missing"):
-        fill(model, {key: value for key, value in tensors.items() if key != name}, "here")
-    with pytest.raises(InputError, match="stranger is not of this model"):
-        fill(model, tensors | {"stranger": torch.zeros(1)}, "here")
+        fill_weights(model, {key: value for key, value in tensors.items() if key != name}, "here")
+    with pytest.raises(InputError, match="stranger is unknown to this model"):
+        fill_weights(model, tensors | {"stranger": torch.zeros(1)}, "here")
     with pytest.raises(InputError, match=r"here: .*has shape \(1,\)"):
-        fill(model, tensors | {name: torch.zeros(1)}, "here")
+        fill_weights(model, tensors | {name: torch.zeros(1)}, "here")
 
 
 OUTSIDE = ["../secret", "/etc/passwd", "a/../../b", "..", "sub/config.json", "a\\b", "C:x", "", "x\0", "manifest.json"]
@@ -159,7 +161,7 @@ def test_parts_outside_the_folder_are_refused(folder, name):
     sums = json.loads((folder / "manifest.json").read_text())["sha256"]
     (folder / "manifest.json").write_text(manifest.render(sums | {name: "0" * 64}))
     with pytest.raises(InputError, match="no file of this folder"):
-        load(folder)
+        load_artifact(folder)
 
 
 class Crash(BaseException):
@@ -167,14 +169,14 @@ class Crash(BaseException):
 
 
 def changed(folder):
-    new = load(folder)
+    new = load_artifact(folder)
     with torch.no_grad():
         new.model.output_weight.fill_(0.5)
     return new
 
 
 def is_new(folder) -> bool:
-    return bool((load(folder).model.output_weight == 0.5).all())
+    return bool((load_artifact(folder).model.output_weight == 0.5).all())
 
 
 def crash_at(monkeypatch, place, name, number):
@@ -193,11 +195,11 @@ def crash_at(monkeypatch, place, name, number):
 def test_a_crash_before_the_new_model_is_whole_keeps_the_old(folder, monkeypatch):
     new = changed(folder)
     with monkeypatch.context() as patch:
-        crash_at(patch, artifact, "model_card", 1)
+        crash_at(patch, saving, "model_card", 1)
         with pytest.raises(Crash):
-            save(new, folder)
+            save_artifact(new, folder)
     assert not is_new(folder)
-    save(new, folder)
+    save_artifact(new, folder)
     assert is_new(folder)
 
 
@@ -205,12 +207,12 @@ def test_a_crash_before_the_new_model_is_whole_keeps_the_old(folder, monkeypatch
 def test_a_crash_while_settling_leaves_the_new_model(folder, monkeypatch, number):
     new = changed(folder)
     with monkeypatch.context() as patch:
-        crash_at(patch, artifact.shutil, "copyfileobj", number)
+        crash_at(patch, saving.shutil, "copyfileobj", number)
         with pytest.raises(Crash):
-            save(new, folder)
+            save_artifact(new, folder)
     assert (folder / INCOMING).is_dir()
     assert is_new(folder)
-    save(load(folder), folder)
+    save_artifact(load_artifact(folder), folder)
     assert is_new(folder)
     assert not (folder / INCOMING).exists()
 
@@ -225,9 +227,9 @@ def test_a_crash_while_cleaning_up_leaves_the_new_model(folder, monkeypatch):
         real(path, *arguments, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(artifact.shutil, "rmtree", half)
+        patch.setattr(saving.shutil, "rmtree", half)
         with pytest.raises(Crash):
-            save(new, folder)
+            save_artifact(new, folder)
     assert is_new(folder)
 
 
@@ -259,9 +261,9 @@ def test_every_kind_of_model_comes_back_from_its_folder(said, translator, tmp_pa
     values = {"model": {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, **KINDS[said]}, "data": {"source_lang": "en"}}
     recipe = build_recipe(values, "tiny")
     fresh = make_model(recipe.model, len(old.tokenizer.source), len(old.tokenizer.target)).eval()
-    made = artifact.Artifact(recipe, old.tokenizer, fresh)
-    save(made, tmp_path / "m")
-    back = load(tmp_path / "m")
+    made = Artifact(recipe, old.tokenizer, fresh)
+    save_artifact(made, tmp_path / "m")
+    back = load_artifact(tmp_path / "m")
     assert back.recipe == recipe
     assert type(back.model) is type(fresh)
     lines = ["The dog sees a tree today.", "A cat", "never seen"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from samples import sentences
-from undivided.artifact.folder import SHORTLIST, load, save
+from undivided.artifact import SHORTLIST, load_artifact, save_artifact
 from undivided.core.errors import InputError
 from undivided.core.ids import EOS, PAD
 from undivided.data.shortlist import MAX_LIKELY, Shortlist, learn_shortlist
@@ -67,7 +67,7 @@ def test_words_of_both_sides_may_stand_for_themselves():
 
 
 def test_training_leaves_one_in_the_model_folder(model):
-    artifact = load(model)
+    artifact = load_artifact(model)
     source, target = artifact.tokenizer.source, artifact.tokenizer.target
     shortlist = artifact.shortlist
     assert shortlist.likely.shape == (len(source), MAX_LIKELY)
@@ -83,7 +83,7 @@ def test_training_leaves_one_in_the_model_folder(model):
 def narrowed(model, tmp_path):
     """A copy of the model whose shortlist lacks what the model writes most, and that subword."""
     pytest.importorskip("ctranslate2", reason="the extra ctranslate2 is not installed")
-    artifact = load(model)
+    artifact = load_artifact(model)
     lines = [source for source, _ in sentences(20, seed=5)]
     read = {token for row in artifact.tokenizer.source.encode(lines) for token in row}
     written = artifact.tokenizer.target.encode(Translator(artifact).translate(lines))
@@ -92,7 +92,7 @@ def narrowed(model, tmp_path):
     everything = np.array([token for token in range(len(artifact.tokenizer.target)) if token != banned], dtype=np.int32)
     likely = np.full((len(artifact.tokenizer.source), 1), EOS, dtype=np.int32)
     folder = tmp_path / "m"
-    save(dataclasses.replace(artifact, shortlist=Shortlist(everything, likely)), folder)
+    save_artifact(dataclasses.replace(artifact, shortlist=Shortlist(everything, likely)), folder)
     return folder, banned
 
 
@@ -122,9 +122,9 @@ def test_a_prefix_is_not_held_to_it(narrowed):
 
 def test_the_whole_list_changes_no_translation(model, tmp_path):
     pytest.importorskip("ctranslate2", reason="the extra ctranslate2 is not installed")
-    artifact = load(model)
+    artifact = load_artifact(model)
     everything = np.arange(len(artifact.tokenizer.target), dtype=np.int32)
-    save(dataclasses.replace(artifact, shortlist=Shortlist(everything, artifact.shortlist.likely)), tmp_path / "m")
+    save_artifact(dataclasses.replace(artifact, shortlist=Shortlist(everything, artifact.shortlist.likely)), tmp_path / "m")
     translator = Translator(tmp_path / "m", engine="ctranslate2")
     lines = [source for source, _ in sentences(40, seed=6)]
     assert translator.translate(lines, shortlist=True) == translator.translate(lines)
@@ -132,7 +132,7 @@ def test_the_whole_list_changes_no_translation(model, tmp_path):
 
 def test_older_folders_have_none(model, tmp_path):
     pytest.importorskip("ctranslate2", reason="the extra ctranslate2 is not installed")
-    save(dataclasses.replace(load(model), shortlist=None), tmp_path / "m")
+    save_artifact(dataclasses.replace(load_artifact(model), shortlist=None), tmp_path / "m")
     assert not (tmp_path / "m" / SHORTLIST).exists()
     translator = Translator(tmp_path / "m", engine="ctranslate2")
     assert not translator.engine.has_shortlist
@@ -148,7 +148,7 @@ def test_saying_so_where_there_is_none(model, run, tmp_path):
 
 @pytest.mark.parametrize("bad", ["past the vocabulary", "negative", "another size", "floats"])
 def test_a_strangers_list_must_fit(model, tmp_path, bad):
-    artifact = load(model)
+    artifact = load_artifact(model)
     listed = artifact.shortlist
     likely = listed.likely.copy()
     if bad == "past the vocabulary":
@@ -159,6 +159,6 @@ def test_a_strangers_list_must_fit(model, tmp_path, bad):
         likely = likely[1:]
     else:
         likely = likely.astype(np.float32)
-    save(dataclasses.replace(artifact, shortlist=Shortlist(listed.common, likely)), tmp_path / "m")
+    save_artifact(dataclasses.replace(artifact, shortlist=Shortlist(listed.common, likely)), tmp_path / "m")
     with pytest.raises(InputError, match="does not fit the vocabularies"):
-        load(tmp_path / "m")
+        load_artifact(tmp_path / "m")

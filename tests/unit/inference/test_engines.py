@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from samples import sentences
-from undivided.artifact.folder import Artifact, load, save
+from undivided.artifact import Artifact, load_artifact, save_artifact
 from undivided.config import ModelConfig, Recipe, SearchConfig
 from undivided.core import manifest
 from undivided.core.console import Console
@@ -143,9 +143,9 @@ def test_converted_once_and_anew_when_the_model_changes(folder):
     Translator(folder, threads=1, console=second)
     assert second.lines == []
     assert (folder / "ctranslate2-int8" / "model.bin").stat().st_mtime_ns == before
-    changed = load(folder)
+    changed = load_artifact(folder)
     changed.facts["note"] = "a changed model"
-    save(changed, folder)
+    save_artifact(changed, folder)
     Translator(folder, threads=1, console=second)
     assert second.lines == first.lines
     assert not list(folder.glob("*.building"))

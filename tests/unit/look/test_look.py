@@ -12,7 +12,7 @@ from torch import nn
 
 from samples import sentences
 from undivided import InputError, Translator
-from undivided.artifact.folder import Artifact
+from undivided.artifact import Artifact
 from undivided.config import ModelConfig, build_recipe
 from undivided.core.ids import BOS, EOS
 from undivided.data.batches import make_batch

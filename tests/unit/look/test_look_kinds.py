@@ -9,7 +9,7 @@ import torch
 
 from samples import sentences, write_lines
 from undivided import InputError, Translator
-from undivided.artifact.folder import Artifact, save
+from undivided.artifact import Artifact, save_artifact
 from undivided.config import CorpusFiles, build_recipe
 from undivided.core.console import Console
 from undivided.data.batches import make_batch
@@ -200,7 +200,7 @@ def test_without_attention_it_is_said_and_the_rest_is_there(blind, tmp_path):
 
 
 def test_the_command_without_attention(blind, run, tmp_path):
-    save(blind, tmp_path / "m")
+    save_artifact(blind, tmp_path / "m")
     folder = tmp_path / "m"
     for name in ("look.html", "look.json"):
         assert run("look", folder, LINES[0], "-o", tmp_path / name, "--fast").code == 0

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from samples import sentences, write_lines, write_pairs
-from undivided.artifact.folder import load, load_relative
+from undivided.artifact import load_artifact, load_single_stack
 from undivided.config import CorpusFiles, ModelConfig, SearchConfig
 from undivided.core.console import Console
 from undivided.core.errors import InputError
@@ -18,7 +18,7 @@ from undivided.data.images import contact_sheet, encode_png, read_images, write_
 from undivided.inference.classify import Classifier
 from undivided.inference.generate import Generator, stream_likelihood, token_scores
 from undivided.inference.search import continued
-from undivided.models import DecoderOnly, EncoderOnly, make_model, make_relative
+from undivided.models import DecoderOnly, EncoderOnly, make_model, make_single_stack
 from undivided.models.drawing import Codebook, Drawing
 from undivided.models.vision import Vision, joined, patches
 from undivided.training.checkpoint import average
@@ -224,8 +224,8 @@ def test_a_language_model_from_text_to_text(tmp_path, text, run):
     ran = run("score", "--model", out, text[0])
     perplexity = float(ran.out.split()[1])
     lines = Path(text[0]).read_text(encoding="utf-8").splitlines()
-    ids = [token for row in load_relative(out).text.source.encode(lines) for token in row]
-    nats = -stream_likelihood(load_relative(out).model, np.array(ids), recipe["data"]["max_length"], torch.device("cpu"))
+    ids = [token for row in load_single_stack(out).text.source.encode(lines) for token in row]
+    nats = -stream_likelihood(load_single_stack(out).model, np.array(ids), recipe["data"]["max_length"], torch.device("cpu"))
     assert perplexity == pytest.approx(math.exp(nats / len(ids)), abs=0.01)
     assert "is measured on a text alone" in run("score", "--model", out, text[0], text[0]).err
     assert run("generate", out, "The", "--top-p", "1").code == 0
@@ -263,8 +263,8 @@ def test_hidden_words_then_classes(tmp_path, text, run):
     recipe["train"] |= {"start": str(pretrained), "max_steps": 60}
     recipe["model"] = {"kind": "encoder_only"}
     out = train(recipe, Console(quiet=True))
-    assert load_relative(out).recipe.model == load_relative(pretrained).recipe.model
-    assert load_relative(out).text.source.model == load_relative(pretrained).text.source.model
+    assert load_single_stack(out).recipe.model == load_single_stack(pretrained).recipe.model
+    assert load_single_stack(out).text.source.model == load_single_stack(pretrained).text.source.model
     ran = run("classify", out, tmp_path / "labelled.src")
     right = [line.split("\t")[0] == label for line, (_, label) in zip(ran.out.splitlines(), pairs, strict=True)]
     assert np.mean(right) > 0.9
@@ -301,7 +301,7 @@ def test_images_to_classes(tmp_path, run):
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert "images of 16 × 16 pixels in grey, but this model was trained on 8 × 8" in refused.err
     with pytest.raises(InputError, match="does not translate"):
-        load(out)
+        load_artifact(out)
 
 
 def test_words_to_images(tmp_path, run):
@@ -316,7 +316,7 @@ def test_words_to_images(tmp_path, run):
     assert (images == Generator(out).images(["bright left", "bright right"], n_best=2, seed=1)).all()
     assert "name a file for the image" in run("generate", out, "bright left").err
     assert "what a model draws has no score" in run("score", "--model", out, files[0], files[1]).err
-    found = load_relative(out)
+    found = load_single_stack(out)
     data = dataclasses.replace(found.recipe.data, classes=["bright left", "bright right"])
     known = Generator(dataclasses.replace(found, recipe=dataclasses.replace(found.recipe, data=data)))
     with pytest.raises(
@@ -341,5 +341,5 @@ def test_a_relative_is_no_translator_and_the_other_way_round(kind):
     with pytest.raises(ValueError, match="do not go from sequence to sequence"):
         make_model(ModelConfig(kind=kind), 10, 10)
     with pytest.raises(ValueError, match="go from sequence to sequence"):
-        make_relative(ModelConfig(), 10, 2)
-    assert isinstance(make_relative(ModelConfig(kind="vision", image_height=4, image_width=4, **SMALL), 0, 2), Vision)
+        make_single_stack(ModelConfig(), 10, 2)
+    assert isinstance(make_single_stack(ModelConfig(kind="vision", image_height=4, image_width=4, **SMALL), 0, 2), Vision)

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from samples import flags, sentences, tiny_recipe, write_pairs
-from undivided.artifact.folder import Artifact
+from undivided.artifact import Artifact
 from undivided.config import ModelConfig, SearchConfig, build_recipe
 from undivided.core.errors import InputError
 from undivided.core.ids import PAD

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from samples import sentences, write_pairs
-from undivided.artifact.folder import Artifact
+from undivided.artifact import Artifact
 from undivided.config import CorpusFiles, ModelConfig, build_recipe
 from undivided.config.yaml_file import read_yaml
 from undivided.core.errors import InputError

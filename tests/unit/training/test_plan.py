@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from samples import sentences, write_pairs
-from undivided.artifact.folder import load
+from undivided.artifact import load_artifact
 from undivided.config import build_recipe
 from undivided.core.console import Console
 from undivided.core.ids import EOS
@@ -112,7 +112,7 @@ def test_a_plan_is_of_the_model_that_training_would_make(tmp_path, model):
     recipe = foreseen(values, Console(quiet=True))
     assert (recipe.preset, recipe.tokens.vocab_size) == ("tiny", 2_000)
     assert foreseen(values | {"preset": "small"}, Console(quiet=True)).model.d_model == 256
-    there = load(model)
+    there = load_artifact(model)
     recipe = foreseen({"train": {"start": str(model)}}, Console(quiet=True))
     assert (recipe.model, recipe.tokens.vocab_size) == (there.recipe.model, len(there.tokenizer.source))
     assert make_plan(recipe).parameters == sum(parameter.numel() for parameter in there.model.parameters())

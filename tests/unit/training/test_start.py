@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from samples import sentences, tiny_recipe, write_pairs
-from undivided.artifact.folder import load, save
+from undivided.artifact import load_artifact, save_artifact
 from undivided.config import PRESETS
 from undivided.core.console import Console
 from undivided.core.errors import InputError
@@ -30,16 +30,16 @@ def values(model, tmp_path):
 def begun(values) -> tuple[dict[str, torch.Tensor], str]:
     """The weights of a model after two steps that are as good as none, and what was said."""
     said = io.StringIO()
-    trained = load(train(values, Console(stream=said)))
+    trained = load_artifact(train(values, Console(stream=said)))
     return dict(trained.model.named_parameters()), said.getvalue()
 
 
 def test_a_translator_goes_on_from_another(model, values):
-    there = load(model)
+    there = load_artifact(model)
     weights, said = begun(values)
     assert f"weights from {model}" in said
     assert "fresh" not in said
-    found = load(values["train"]["out"])
+    found = load_artifact(values["train"]["out"])
     assert found.recipe.model == there.recipe.model
     assert found.tokenizer.source.model == there.tokenizer.source.model
     for name, tensor in there.model.named_parameters():
@@ -47,7 +47,7 @@ def test_a_translator_goes_on_from_another(model, values):
 
 
 def test_layers_that_both_have_are_taken_over(model, values):
-    there = load(model)
+    there = load_artifact(model)
     layers = there.recipe.model.encoder_layers
     values["model"] = {"encoder_layers": layers + 1}
     weights, said = begun(values)
@@ -60,8 +60,8 @@ def test_layers_that_both_have_are_taken_over(model, values):
 def test_a_student_takes_over_what_its_teacher_has(model, values, monkeypatch):
     monkeypatch.setitem(PRESETS, "fast", {"model": {"encoder_layers": 3, "decoder_layers": 1}})
     said = io.StringIO()
-    student = load(distill(model, values | {"preset": "fast"}, Console(stream=said)))
-    teacher = load(model).recipe.model
+    student = load_artifact(distill(model, values | {"preset": "fast"}, Console(stream=said)))
+    teacher = load_artifact(model).recipe.model
     assert (student.recipe.model.encoder_layers, student.recipe.model.decoder_layers) == (3, 1)
     assert student.recipe.model.d_model == teacher.d_model
     fresh = [f"encoder.{number}" for number in range(teacher.encoder_layers, 3)]
@@ -69,7 +69,7 @@ def test_a_student_takes_over_what_its_teacher_has(model, values, monkeypatch):
 
 
 def test_another_width_is_an_error_that_names_what_differs(model, values):
-    values["model"] = {"d_model": 2 * load(model).recipe.model.d_model}
+    values["model"] = {"d_model": 2 * load_artifact(model).recipe.model.d_model}
     with pytest.raises(InputError, match=r"not of the same shape as this model: decoder.0, decoder_norm, encoder.0"):
         train(values, Console(quiet=True))
 
@@ -77,12 +77,12 @@ def test_another_width_is_an_error_that_names_what_differs(model, values):
 def test_a_run_that_goes_on_does_not_begin_anew(values, monkeypatch):
     values["train"] |= {"rate": 1e-3}
     train(values, Console(quiet=True))
-    before = {name: tensor.clone() for name, tensor in load(values["train"]["out"]).model.named_parameters()}
+    before = {name: tensor.clone() for name, tensor in load_artifact(values["train"]["out"]).model.named_parameters()}
     monkeypatch.setattr(Trainer, "_finished", lambda self: True)
     said = io.StringIO()
     train({"train": {"out": values["train"]["out"]}}, Console(stream=said))
     assert "weights from" not in said.getvalue()
-    after = dict(load(values["train"]["out"]).model.named_parameters())
+    after = dict(load_artifact(values["train"]["out"]).model.named_parameters())
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
@@ -98,14 +98,14 @@ def test_a_vocabulary_of_another_size_is_not_passed_over_in_silence(values):
 
 def test_languages_and_search_are_those_of_the_start(model, values, tmp_path):
     changed = shutil.copytree(model, tmp_path / "changed")
-    artifact = load(changed)
+    artifact = load_artifact(changed)
     data = dataclasses.replace(artifact.recipe.data, source_lang="en", target_lang="de")
     search = dataclasses.replace(artifact.recipe.search, length_penalty=0.9)
     artifact.recipe = dataclasses.replace(artifact.recipe, data=data, search=search)
-    save(artifact, tmp_path / "start")
+    save_artifact(artifact, tmp_path / "start")
     values["train"] |= {"start": str(tmp_path / "start")}
     begun(values)
-    recipe = load(values["train"]["out"]).recipe
+    recipe = load_artifact(values["train"]["out"]).recipe
     assert (recipe.data.source_lang, recipe.data.target_lang, recipe.search.length_penalty) == ("en", "de", 0.9)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from undivided.artifact.folder import Artifact
+from undivided.artifact import Artifact
 from undivided.config import ENGINES
 from undivided.core.console import Console
 from undivided.core.errors import InputError

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from undivided.artifact.folder import Artifact
+from undivided.artifact import Artifact
 from undivided.config import ModelConfig, SearchConfig
 from undivided.core import manifest
 from undivided.core.console import Console

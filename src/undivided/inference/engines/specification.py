@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from undivided.artifact.folder import Artifact
+from undivided.artifact import Artifact
 from undivided.models import Transformer
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from undivided.artifact.folder import Artifact
+from undivided.artifact import Artifact
 from undivided.config import SearchConfig
 from undivided.inference.engines.contract import ROUNDED, by_length
 from undivided.inference.hypothesis import Hypothesis

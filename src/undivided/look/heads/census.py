@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from undivided.artifact.folder import Artifact
+from undivided.artifact import Artifact
 from undivided.data.batches import make_batch
 from undivided.look.capture import Seen, passed, tokens
 from undivided.look.heads.aligner import Link, Links

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from undivided.artifact.folder import Artifact
+from undivided.artifact import Artifact
 from undivided.data.batches import make_batch
 
 BIN = 8

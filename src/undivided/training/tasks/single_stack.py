@@ -8,12 +8,11 @@ from typing import Any, Generic, TypeVar, cast
 import torch
 from torch import nn
 
-from undivided.artifact import folder as artifact
-from undivided.artifact.folder import RelativeArtifact
+from undivided.artifact import SingleStackArtifact, save_artifact
 from undivided.config import Recipe
 from undivided.data.corpus import corpus_digests
 from undivided.data.subwords import Subwords, Tokenizer
-from undivided.models import DecoderOnly, Drawing, EncoderOnly, Vision, make_relative
+from undivided.models import DecoderOnly, Drawing, EncoderOnly, Vision, make_single_stack
 
 Model = TypeVar("Model", DecoderOnly, EncoderOnly, Vision, Drawing, EncoderOnly | Vision)
 
@@ -35,15 +34,15 @@ class SingleStackTask(Generic[Model]):
     def fresh_model(self) -> Model:
         """Another model of the same shapes."""
         vocabulary = 0 if self.tokenizer is None else len(self.tokenizer.source)
-        return cast("Model", make_relative(self.recipe.model, vocabulary, len(self.recipe.data.classes)).to(self.device))
+        return cast("Model", make_single_stack(self.recipe.model, vocabulary, len(self.recipe.data.classes)).to(self.device))
 
     def use(self, model: nn.Module) -> None:
         """From now on, measure and export this model."""
         self.model = cast("Model", model)
 
-    def finished(self, facts: dict[str, Any] | None = None) -> RelativeArtifact:
+    def finished(self, facts: dict[str, Any] | None = None) -> SingleStackArtifact:
         """The model as others use it."""
-        return RelativeArtifact(self.recipe, self.tokenizer, self.model, facts or {})
+        return SingleStackArtifact(self.recipe, self.tokenizer, self.model, facts or {})
 
     def facts(self) -> dict[str, Any]:
         """The digests of the data, and the vocabulary where there is one."""
@@ -53,4 +52,4 @@ class SingleStackTask(Generic[Model]):
 
     def export(self, out: Path, facts: dict[str, Any]) -> None:
         """Write the model folder."""
-        artifact.save(self.finished(facts), out)
+        save_artifact(self.finished(facts), out)

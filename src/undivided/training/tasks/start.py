@@ -7,7 +7,7 @@ from collections.abc import Iterable, Set
 import torch
 from torch import nn
 
-from undivided.artifact.folder import load_any
+from undivided.artifact import load_any
 from undivided.artifact.weights import weights
 from undivided.config import Recipe
 from undivided.core.console import Console

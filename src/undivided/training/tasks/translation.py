@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from undivided.artifact import folder as artifact
-from undivided.artifact.folder import Artifact
+from undivided.artifact import Artifact, save_artifact
 from undivided.config import Recipe
 from undivided.core.console import Console
 from undivided.core.ids import PAD
@@ -93,4 +92,4 @@ class TranslationTask:
     def export(self, out: Path, facts: dict[str, Any]) -> None:
         """Write the model folder."""
         shortlist = learn_shortlist(self.store, len(self.tokenizer.source), len(self.tokenizer.target))
-        artifact.save(Artifact(self.recipe, self.tokenizer, self.model, facts, shortlist), out)
+        save_artifact(Artifact(self.recipe, self.tokenizer, self.model, facts, shortlist), out)

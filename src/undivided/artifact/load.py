@@ -1,0 +1,218 @@
+"""Read a model folder: every part is checked against the manifest, and what is missing or damaged is named.
+
+Importing this must not import torch, which takes longer than a short translation by CTranslate2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+import safetensors.numpy
+from safetensors import SafetensorError
+
+from undivided.artifact.card import model_card
+from undivided.artifact.contents import Artifact, LazyArtifact, SingleStackArtifact
+from undivided.artifact.save import FORMAT_VERSION, SHORTLIST
+from undivided.config import Recipe, build_recipe
+from undivided.config.model import DECODER_ONLY, DRAWING, PAIRED
+from undivided.core import manifest
+from undivided.core.errors import InputError
+from undivided.core.files import read_json, sha256_of
+from undivided.data.shortlist import Shortlist
+from undivided.data.subwords import Tokenizer
+
+if TYPE_CHECKING:
+    import torch
+
+    from undivided.models import Seq2Seq
+
+SUBWORDS = {"subwords.model", "source.model", "target.model"}
+
+
+def load_artifact(folder: str | Path, device: torch.device | None = None) -> Artifact:
+    """Read the model folder of a translator."""
+    found = load_any(folder, device)
+    return found if isinstance(found, Artifact) else _refuse_translation(folder, found.recipe.model.kind)
+
+
+def open_artifact(folder: str | Path, device: str = "auto", threads: int = 0) -> LazyArtifact:
+    """Read and check the model folder of a translator, but for its weights, which are read when they are first needed."""
+    contents = _read_contents(folder)
+
+    def choose() -> torch.device:
+        from undivided.nn.device import choose_device, use_threads
+
+        use_threads(threads)
+        return choose_device(device)
+
+    return _lazy_translator(contents, choose) or _refuse_translation(folder, contents.recipe.model.kind)
+
+
+def open_single_stack(
+    model: str | Path | SingleStackArtifact, device: str, threads: int
+) -> tuple[SingleStackArtifact, torch.device]:
+    """A single-stack model ready for use, from its folder or as given, and where it computes."""
+    if isinstance(model, SingleStackArtifact):
+        return model, next(model.model.parameters()).device
+    from undivided.nn.device import choose_device, use_threads
+
+    use_threads(threads)
+    chosen = choose_device(device)
+    return load_single_stack(model, chosen), chosen
+
+
+def load_single_stack(folder: str | Path, device: torch.device | None = None) -> SingleStackArtifact:
+    """Read the model folder of a single-stack model."""
+    found = load_any(folder, device)
+    if isinstance(found, SingleStackArtifact):
+        return found
+    raise InputError(f"{folder}: a translator ({found.recipe.model.kind}). Use it with: undivided translate")
+
+
+def load_any(folder: str | Path, device: torch.device | None = None) -> Artifact | SingleStackArtifact:
+    """Read a model folder, whatever is in it."""
+    contents = _read_contents(folder)
+    translator = _lazy_translator(contents, lambda: device)
+    if translator is None:
+        return _single_stack(contents, device)
+    return Artifact(contents.recipe, translator.tokenizer, translator.model, contents.facts, contents.shortlist, contents.seal)
+
+
+def model_kind(folder: str | Path) -> str:
+    """The kind of model that a folder holds."""
+    if not Path(folder).is_dir():
+        raise InputError(f"{folder}: no such model folder")
+    return _read_config(manifest.current_folder(Path(folder)))[0].model.kind
+
+
+def command_for(kind: str) -> str:
+    """The command that uses a kind of model."""
+    return "translate" if kind in PAIRED else "generate" if kind in DECODER_ONLY + DRAWING else "classify"
+
+
+def _refuse_translation(folder: str | Path, kind: str) -> NoReturn:
+    raise InputError(f"{folder}: a {kind} model; it does not translate. Use it with: undivided {command_for(kind)}")
+
+
+class _Contents(NamedTuple):
+    """What a model folder holds beside weights."""
+
+    folder: Path
+    seal: str
+    recipe: Recipe
+    tokenizer: Tokenizer | None
+    facts: dict[str, Any]
+    shortlist: Shortlist | None
+
+    @property
+    def sizes(self) -> list[int]:
+        """Of the vocabularies."""
+        return [] if self.tokenizer is None else [len(self.tokenizer.source), len(self.tokenizer.target)]
+
+    def unchanged_folder(self) -> Path:
+        """Where the model is that was opened; an error if another one has taken its place."""
+        folder = manifest.current_folder(self.folder)
+        if _seal(folder) != self.seal:
+            raise InputError(f"{self.folder}: the model changed while it was in use; run the command again")
+        return folder
+
+
+def _seal(folder: Path) -> str:
+    return sha256_of(folder / manifest.NAME) if (folder / manifest.NAME).is_file() else ""
+
+
+def _read_contents(folder: str | Path) -> _Contents:
+    """Check every part, and read all but the weights."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such model folder")
+    current = manifest.current_folder(folder)
+    seal = _seal(current)
+    parts = _verify(current)
+    recipe, vocabulary, facts = _read_config(current)
+    tokenizer = None if recipe.model.kind == "vision" else Tokenizer.load(current)
+    contents = _Contents(folder, seal, recipe, tokenizer, facts, None)
+    if contents.sizes != vocabulary:
+        raise InputError(f"{folder}: the subword models have {contents.sizes} tokens, but config.json says {vocabulary}")
+    if recipe.model.kind in PAIRED and SHORTLIST in parts:
+        contents = contents._replace(shortlist=_read_shortlist(current / SHORTLIST, *contents.sizes))
+    contents.unchanged_folder()
+    return contents
+
+
+def _lazy_translator(contents: _Contents, device: Callable[[], torch.device | None]) -> LazyArtifact | None:
+    """The translator that a folder holds; None where it holds something else."""
+    recipe = contents.recipe
+    if recipe.model.kind not in PAIRED or contents.tokenizer is None:
+        return None
+
+    def read() -> Seq2Seq:
+        from undivided.artifact.weights import build_model
+        from undivided.models import make_model
+
+        make = lambda: make_model(recipe.model, *contents.sizes)  # noqa: E731
+        model = build_model(recipe.model, make, contents.unchanged_folder(), device())
+        contents.unchanged_folder()
+        return model
+
+    return LazyArtifact(recipe, contents.tokenizer, read, contents.facts, contents.shortlist, contents.seal)
+
+
+def _single_stack(contents: _Contents, device: torch.device | None) -> SingleStackArtifact:
+    """The single-stack model that a folder holds."""
+    from undivided.artifact.weights import build_model
+    from undivided.models import make_single_stack
+
+    recipe = contents.recipe
+    vocabulary, classes = contents.sizes[0] if contents.sizes else 0, len(recipe.data.classes)
+    make = lambda: make_single_stack(recipe.model, vocabulary, classes)  # noqa: E731
+    model = build_model(recipe.model, make, contents.unchanged_folder(), device)
+    contents.unchanged_folder()
+    return SingleStackArtifact(recipe, contents.tokenizer, model, contents.facts)
+
+
+def _read_config(folder: Path) -> tuple[Recipe, object, dict[str, Any]]:
+    """The recipe, the sizes of the vocabularies and the facts that config.json holds."""
+    config = read_json(folder / "config.json")
+    version = config.get("format_version")
+    if config.get("format") != "undivided" or type(version) is not int:
+        raise InputError(f"{folder}: config.json does not describe a model of undivided")
+    if version > FORMAT_VERSION:
+        raise InputError(
+            f"{folder}: written in format {version} by undivided {config.get('undivided_version')}, newer than this release; "
+            "upgrade with: pip install -U undivided"
+        )
+    try:
+        recipe = build_recipe(config["recipe"])
+        model_card(recipe, config["facts"])
+        return recipe, config["vocabulary"], config["facts"]
+    except InputError as error:
+        raise InputError(f"{folder}: config.json holds settings that this release does not know: {error}") from None
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise InputError(f"{folder}: config.json is damaged: {type(error).__name__}: {error}") from None
+
+
+def _read_shortlist(path: Path, source: int, target: int) -> Shortlist:
+    try:
+        tensors = safetensors.numpy.load_file(path)
+    except (SafetensorError, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InputError(f"{path}: damaged, it cannot be read as safetensors: {error}") from None
+    if tensors.keys() == {"common", "likely"}:
+        shortlist = Shortlist(tensors["common"], tensors["likely"])
+        if shortlist.fits(source, target):
+            return shortlist
+    raise InputError(f"{path}: damaged, it does not fit the vocabularies")
+
+
+def _verify(folder: Path) -> list[str]:
+    """Check every part against the manifest, and that there is no subword model that it does not list."""
+    if not (folder / manifest.NAME).is_file():
+        training = " Training has not written a model yet." if (folder / "training").is_dir() else ""
+        raise InputError(f"{folder}: not a model folder: {manifest.NAME} is missing.{training}")
+    listed = manifest.verify(folder, ["config.json", "model.safetensors"])
+    for part in sorted(SUBWORDS - set(listed)):
+        if (folder / part).exists():
+            raise InputError(f"{folder}: {part} is not listed in {manifest.NAME}; remove it, or copy the whole folder again")
+    return listed
