@@ -38,7 +38,7 @@ def interval(low: float, high: float, digits: int = 1) -> str:
     return f"{low:.{digits}f}–{high:.{digits}f}"
 
 
-def typed(arguments: Sequence[str]) -> str:
+def format_command(arguments: Sequence[str]) -> str:
     """A command as a reader would type it; of absolute paths, only the last part is theirs to know."""
     parts = []
     for argument in arguments:
@@ -53,7 +53,7 @@ def head(title: str, arguments: Sequence[str]) -> list[str]:
 
     where = f"{os.cpu_count()} CPU cores, {platform.machine()}, Python {platform.python_version()}, torch {torch.__version__}"
     stamp = f"Written by undivided {__version__} on {date.today().isoformat()} ({where}) with"
-    return [f"# {title}", "", stamp, "", "```", typed(arguments), "```", ""]
+    return [f"# {title}", "", stamp, "", "```", format_command(arguments), "```", ""]
 
 
 def write(path: Path, lines: Sequence[str]) -> None:
@@ -62,7 +62,7 @@ def write(path: Path, lines: Sequence[str]) -> None:
     write_atomic(path, "\n".join(lines).rstrip("\n") + "\n")
 
 
-def resampled(
+def bootstrap_interval(
     figure: Callable[[np.ndarray], float], counts: np.ndarray, times: int = 1000, share: float = 0.95
 ) -> tuple[float, float]:
     """The interval that holds a share of a figure's values when sentences are drawn anew with replacement.

@@ -16,41 +16,41 @@ from undivided.training.loop import Stopped, train
 from undivided.training.prepare import prepare_recipe
 
 
-def trained(values: Values, console: Console) -> Path:
+def train_or_load(values: Values, console: Console) -> Path:
     """The model folder of a recipe: trained now, gone on with, or found complete."""
-    plan = prepare_recipe(values, Console(quiet=True))
-    if plan.record is None and complete(plan.recipe):
-        console.say(f"{plan.recipe.train.out}: trained already")
-        return plan.folder.parent
+    prepared = prepare_recipe(values, Console(quiet=True))
+    if prepared.record is None and is_complete(prepared.recipe):
+        console.say(f"{prepared.recipe.train.out}: trained already")
+        return prepared.folder.parent
     try:
         return train(values, console)
     except Stopped as stopped:
-        raise stopped.said(f"stopped and saved in {plan.recipe.train.out}; run the same command again to go on") from None
+        raise stopped.said(f"stopped and saved in {prepared.recipe.train.out}; run the same command again to go on") from None
 
 
-def complete(recipe: Recipe) -> bool:
+def is_complete(recipe: Recipe) -> bool:
     """Whether a training came to its end, and would not go on under this recipe."""
-    final = [event for event in journal(Path(recipe.train.out)) if event["event"] == "final"]
+    final = [event for event in read_log(Path(recipe.train.out)) if event["event"] == "final"]
     if not final:
         return False
     config, last = recipe.train, final[-1]
     return not config.minutes or last["seconds"] >= config.minutes * 60 or last["step"] >= config.max_steps
 
 
-def journal(model: Path) -> list[dict[str, Any]]:
+def read_log(model: Path) -> list[dict[str, Any]]:
     """What a training logged, in order; a line that was cut by a stop is left out."""
     path = model / "training" / "log.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
 
 
-def facts_of(model: Path) -> dict[str, Any]:
+def read_facts(model: Path) -> dict[str, Any]:
     """What a model folder says of its training."""
     facts: dict[str, Any] = json.loads((model / "config.json").read_text(encoding="utf-8"))["facts"]
     return facts
 
 
-def settled(path: Path, facts: Values, what: str) -> None:
+def pin_settings(path: Path, facts: Values, what: str) -> None:
     """Write down what a folder was begun with, or make sure that it is still the same."""
     text = json.dumps(facts, indent=2, sort_keys=True, ensure_ascii=False)
     if not path.exists():
@@ -59,11 +59,11 @@ def settled(path: Path, facts: Values, what: str) -> None:
     before = json.loads(path.read_text(encoding="utf-8"))
     changed = [key for key in before.keys() | facts.keys() if before.get(key) != json.loads(text).get(key)]
     if changed:
-        faults = [f"{key} was {_told(before, key)}, now {_told(facts, key)}" for key in sorted(changed)]
+        faults = [f"{key} was {_show_value(before, key)}, now {_show_value(facts, key)}" for key in sorted(changed)]
         raise InputError(f"{path.parent}: {what} was begun there otherwise; choose another --out:\n  - " + "\n  - ".join(faults))
 
 
-def _told(facts: Values, key: str) -> str:
+def _show_value(facts: Values, key: str) -> str:
     return repr(facts[key]) if key in facts else "not set"
 
 
@@ -72,7 +72,7 @@ def fingerprint(*parts: Any) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=as_values).encode()).hexdigest()[:12]
 
 
-def line_by_line(path: Path, items: Sequence[Any], work: Callable[[Sequence[Any]], Iterator[str]], chunk: int) -> list[str]:
+def compute_lines(path: Path, items: Sequence[Any], work: Callable[[Sequence[Any]], Iterator[str]], chunk: int) -> list[str]:
     """One line of text for every item, kept in a file; stopped and run again, it goes on behind the last whole chunk."""
     if path.exists():
         return path.read_text(encoding="utf-8").split("\n")[:-1]

@@ -1,6 +1,6 @@
 import pytest
 
-from undivided.paper.parsing.brackets import Bracket, Counts, agreement, score_trees, sentence_counts
+from undivided.paper.parsing.brackets import Bracket, Counts, compute_agreement, score_trees, sentence_counts
 from undivided.paper.parsing.trees import parse_tree
 
 GOLD = "(TOP (S (NP (DT The) (NN dog)) (VP (VBZ runs) (PRT (RP up)) (, ,) (NP (DT the) (NN hill))) (. .)))"
@@ -48,7 +48,7 @@ def test_other_words_are_not_comparable(ours):
 
 
 def test_a_corpus_is_the_sum_of_its_sentences():
-    found = agreement([Counts(4, 5, 4, 0, 9, 9), Counts(6, 3, 3, 2, 9, 8), None, Counts(1, 1, 1, 0, 2, 2)])
+    found = compute_agreement([Counts(4, 5, 4, 0, 9, 9), Counts(6, 3, 3, 2, 9, 8), None, Counts(1, 1, 1, 0, 2, 2)])
     assert (found.sentences, found.invalid) == (4, 1)
     assert found.recall == pytest.approx(100 * 8 / 11)
     assert found.precision == pytest.approx(100 * 8 / 9)
@@ -59,5 +59,5 @@ def test_a_corpus_is_the_sum_of_its_sentences():
 
 
 def test_nothing_to_score_is_zero():
-    assert agreement([]).f1 == agreement([None]).f1 == 0.0
+    assert compute_agreement([]).f1 == compute_agreement([None]).f1 == 0.0
     assert score_trees([parse_tree("(TOP (NN a))")], [parse_tree("(TOP (NN a))")]).f1 == 0.0

@@ -11,7 +11,7 @@ import torch
 from undivided.cli import main
 from undivided.nn.attention import attention
 from undivided.paper.faq import ANSWERS, QUESTIONS, decoding, depth, distance, norms, order, padding, pages, scaling, trial
-from undivided.paper.faq.question import power, spread, tiny
+from undivided.paper.faq.question import format_magnitude, format_spread, format_tiny
 
 FAQ = Path(__file__).parents[3] / "docs" / "faq"
 NAMES = [question.name for question in QUESTIONS]
@@ -115,7 +115,7 @@ def test_swapped_sentences_have_the_same_words():
 
 
 def test_the_sum_is_a_case_of_concatenation():
-    assert order.same_as_sum() < 1e-6
+    assert order.difference_from_sum() < 1e-6
     found = order.compute_joined(quick=True)
     assert found.parameters["concatenate"] - found.parameters["add"] == 2 * 32 * 32
 
@@ -149,9 +149,9 @@ def test_gradients_over_distance():
 
 
 def test_numbers_are_told_as_they_are():
-    assert spread([0.5, 1.0]) == "0.75 (0.50–1.00)"
-    assert [tiny(0.0), tiny(1e-7), tiny(0.0123)] == ["0", "< 0.00001", "0.012"]
-    assert [power(0.5), power(3e-7)] == ["0.50", "3e-07"]
+    assert format_spread([0.5, 1.0]) == "0.75 (0.50–1.00)"
+    assert [format_tiny(0.0), format_tiny(1e-7), format_tiny(0.0123)] == ["0", "< 0.00001", "0.012"]
+    assert [format_magnitude(0.5), format_magnitude(3e-7)] == ["0.50", "3e-07"]
 
 
 def test_all_pages_pictures_and_the_index_are_written_and_one_is_rewritten(tmp_path, capsys):
@@ -219,7 +219,7 @@ def like(ours, theirs):
 def test_the_numbers_in_docs_are_those_of_today(name):
     (question,) = (each for each in QUESTIONS if each.name == name)
     field, column = TIMES.get(name, ("", None))
-    now, then = question.shown(compute_once(name)), pages.read_answers(FAQ / ANSWERS)[name]
+    now, then = question.summarise(compute_once(name)), pages.read_answers(FAQ / ANSWERS)[name]
     assert now.fields.keys() == then.fields.keys()
     for answer in (now, then):
         answer.fields.pop(field, None)
@@ -266,7 +266,7 @@ def is_in_range(value, cell, slack=0.03):
 @pytest.mark.parametrize("kind", order.KINDS)
 def test_one_seed_of_the_positions_is_in_the_range_of_the_page(kind):
     torch.manual_seed(1)
-    model = trial.learn(trial.Tagger(order.config(kind)), trial.previous, 300, 1, order.TAUGHT).model
+    model = trial.train_tagger(trial.Tagger(order.config(kind)), trial.previous, 300, 1, order.TAUGHT).model
     taught, longest, norm = rows_of("positions")[kind]
     assert is_in_range(trial.accuracy(model, trial.previous, order.TAUGHT), taught)
     assert is_in_range(trial.accuracy(model, trial.previous, order.LENGTHS[-1]), longest)
@@ -277,7 +277,7 @@ def test_one_seed_of_the_positions_is_in_the_range_of_the_page(kind):
 @pytest.mark.parametrize("join", ["add", "concatenate"])
 def test_one_seed_of_joining_is_in_the_range_of_the_page(join):
     torch.manual_seed(1)
-    run = trial.learn(trial.Tagger(order.config(join=join)), trial.previous, 200, 1, order.TAUGHT)
+    run = trial.train_tagger(trial.Tagger(order.config(join=join)), trial.previous, 200, 1, order.TAUGHT)
     parameters, right, loss = rows_of("sum-or-concatenate")[join]
     assert f"{sum(part.numel() for part in run.model.parameters()):,}" == parameters
     assert is_in_range(trial.accuracy(run.model, trial.previous, order.TAUGHT), right)
@@ -286,12 +286,12 @@ def test_one_seed_of_joining_is_in_the_range_of_the_page(join):
 
 @pytest.mark.parametrize("variant", depth.VARIANTS)
 def test_one_seed_of_the_non_linearity_is_in_the_range_of_the_page(variant):
-    assert is_in_range(depth.learned(variant, 400, 1), rows_of("non-linearity")[variant][1])
+    assert is_in_range(depth.train_variant(variant, 400, 1), rows_of("non-linearity")[variant][1])
 
 
 def test_what_no_matrix_can_be_is_what_the_page_shows(monkeypatch):
-    monkeypatch.setattr(depth, "learned", lambda *_: 0.0)
-    now = {row[0].strip("`"): row[1] for row in depth.shown(depth.compute(False)).rows}
+    monkeypatch.setattr(depth, "train_variant", lambda *_: 0.0)
+    now = {row[0].strip("`"): row[1] for row in depth.summarise(depth.compute(False)).rows}
     assert now == {variant: row[0] for variant, row in rows_of("non-linearity").items()}
 
 

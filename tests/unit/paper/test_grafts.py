@@ -3,14 +3,14 @@ from collections import Counter
 import pytest
 
 from made_trees import made_lines, write_treebank
-from undivided.paper.parsing.grafts import grafted
+from undivided.paper.parsing.grafts import graft_trees
 from undivided.paper.parsing.linear import linearise
-from undivided.paper.parsing.trees import Node, leaves, parse_tree, plain, words
+from undivided.paper.parsing.trees import Node, leaves, parse_tree, simplify, words
 
 
 @pytest.fixture(scope="module")
 def trees():
-    return [plain(parse_tree(line)) for line in made_lines(300)]
+    return [simplify(parse_tree(line)) for line in made_lines(300)]
 
 
 def constituents(tree):
@@ -21,7 +21,7 @@ def constituents(tree):
 
 
 def test_grafts_are_new_trees_of_known_parts(trees):
-    made = list(grafted(trees, 2, seed=1))
+    made = list(graft_trees(trees, 2, seed=1))
     assert len(trees) < len(made) <= 2 * len(trees)
     known = {" ".join(words(tree)) for tree in trees}
     assert sum(" ".join(words(tree)) not in known for tree in made) > len(made) / 2
@@ -34,7 +34,7 @@ def test_grafts_are_new_trees_of_known_parts(trees):
 def test_what_is_put_in_is_about_as_long(trees):
     """Replacing never doubles a constituent, so neither does it double a sentence."""
     (tree,) = [tree for tree in trees if len(words(tree)) == max(len(words(each)) for each in trees)][:1]
-    lengths = [sum(1 for _ in leaves(made)) for made in grafted([tree, *trees], 20, seed=3)]
+    lengths = [sum(1 for _ in leaves(made)) for made in graft_trees([tree, *trees], 20, seed=3)]
     before = Counter(len(words(each)) for each in [tree, *trees])
     assert max(lengths) <= 2 * max(before)
     mean = sum(length * count for length, count in before.items()) / before.total()
@@ -42,9 +42,9 @@ def test_what_is_put_in_is_about_as_long(trees):
 
 
 def test_the_seed_says_which(trees):
-    assert list(grafted(trees, 1, seed=5)) == list(grafted(trees, 1, seed=5))
-    assert list(grafted(trees, 1, seed=5)) != list(grafted(trees, 1, seed=6))
-    assert list(grafted(trees, 0, seed=5)) == []
+    assert list(graft_trees(trees, 1, seed=5)) == list(graft_trees(trees, 1, seed=5))
+    assert list(graft_trees(trees, 1, seed=5)) != list(graft_trees(trees, 1, seed=6))
+    assert list(graft_trees(trees, 0, seed=5)) == []
 
 
 def test_a_parser_learns_from_grafts_too(tmp_path, run):

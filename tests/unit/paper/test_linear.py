@@ -3,11 +3,20 @@ import random
 import pytest
 
 from made_trees import made_lines
-from undivided.paper.parsing.linear import FORMS, MOST_OPEN, TAGS, aligned, guessed_tag, linearise, mended, repair
-from undivided.paper.parsing.trees import Leaf, Node, leaves, parse_tree, plain, words, written
+from undivided.paper.parsing.linear import (
+    FORMS,
+    MOST_OPEN,
+    TAGS,
+    align_to_subwords,
+    guess_tag,
+    linearise,
+    repair,
+    repair_with_faults,
+)
+from undivided.paper.parsing.trees import Leaf, Node, leaves, parse_tree, simplify, to_brackets, words
 
-TREES = [plain(parse_tree(line)) for line in made_lines(100)]
-TREE = plain(parse_tree("(S (NP (PRP It)) (VP (VBZ rains)) (. .))"))
+TREES = [simplify(parse_tree(line)) for line in made_lines(100)]
+TREE = simplify(parse_tree("(S (NP (PRP It)) (VP (VBZ rains)) (. .))"))
 
 
 def test_both_forms():
@@ -20,7 +29,7 @@ def test_both_forms():
 @pytest.mark.parametrize("tags", TAGS)
 def test_what_was_written_is_read_again(form, tags):
     for tree in TREES:
-        again, faults = mended(" ".join(linearise(tree, form, tags)), words(tree))
+        again, faults = repair_with_faults(" ".join(linearise(tree, form, tags)), words(tree))
         assert not faults
         if tags == "keep":
             assert again == tree
@@ -37,9 +46,9 @@ def test_compact_has_one_token_for_each_word():
 
 
 def test_further_subwords_of_a_word_have_a_token_that_says_nothing():
-    assert aligned(["a", "b"], [1, 3]) == ["a", "b", "~", "~"]
+    assert align_to_subwords(["a", "b"], [1, 3]) == ["a", "b", "~", "~"]
     tokens = linearise(TREE)
-    assert repair(" ".join(aligned(tokens, [2, 1, 3])), words(TREE)) == TREE
+    assert repair(" ".join(align_to_subwords(tokens, [2, 1, 3])), words(TREE)) == TREE
 
 
 @pytest.mark.parametrize(
@@ -58,7 +67,7 @@ def test_further_subwords_of_a_word_have_a_token_that_says_nothing():
     ],
 )
 def test_repair(text, tree):
-    assert written(repair(text, ["a", "b", "."])) == tree
+    assert to_brackets(repair(text, ["a", "b", "."])) == tree
 
 
 @pytest.mark.parametrize(
@@ -80,16 +89,16 @@ def test_repair(text, tree):
     ],
 )
 def test_what_was_wrong_is_told(text, faults):
-    assert mended(text, ["a", "b", "."])[1] == faults
+    assert repair_with_faults(text, ["a", "b", "."])[1] == faults
 
 
 def test_a_closing_label_closes_what_is_open_inside():
-    assert written(repair("(S (VP XX (NP XX )S XX", ["a", "b", "c"])) == "(TOP (S (VP (XX a) (NP (XX b)))) (XX c))"
+    assert to_brackets(repair("(S (VP XX (NP XX )S XX", ["a", "b", "c"])) == "(TOP (S (VP (XX a) (NP (XX b)))) (XX c))"
 
 
 def well_formed(tree, sentence):
     """A tree over exactly the words: it reads again as itself, and has no empty constituent."""
-    again = parse_tree(written(tree))
+    again = parse_tree(to_brackets(tree))
     assert again == tree
     assert tree.label == "TOP"
     assert words(tree) == list(sentence)
@@ -133,7 +142,7 @@ def test_good_trees_that_were_damaged_stay_trees_over_the_words():
             for _ in range(5):
                 place = chance.randrange(len(tokens))
                 damaged = chance.choice([tokens[:place], tokens[:place] + tokens[place + 1 :], tokens[:place] + tokens[place:] * 2])
-                again, faults = mended(" ".join(damaged), words(tree))
+                again, faults = repair_with_faults(" ".join(damaged), words(tree))
                 assert well_formed(again, words(tree))
                 assert bool(faults) == (linearise(again, form) != damaged)
 
@@ -141,9 +150,9 @@ def test_good_trees_that_were_damaged_stay_trees_over_the_words():
 def test_brackets_without_end_are_cut():
     tree = repair("(NP" * 5000 + "|XX" + ")" * 5000, ["dog", "cat"])
     assert well_formed(tree, ["dog", "cat"])
-    assert written(tree).count("(NP") == MOST_OPEN
+    assert to_brackets(tree).count("(NP") == MOST_OPEN
 
 
 def test_tags_of_words_that_got_none():
-    assert [guessed_tag(word) for word in (",", ".", ";", "(", "dog")] == [",", ".", ":", "-LRB-", "XX"]
+    assert [guess_tag(word) for word in (",", ".", ";", "(", "dog")] == [",", ".", ":", "-LRB-", "XX"]
     assert [leaf.tag for leaf in leaves(repair("XX XX", ["dog", "."], lambda word: word.upper()))] == ["DOG", "."]

@@ -7,13 +7,13 @@ import pytest
 from made_trees import made_lines
 from undivided.paper.parsing import cky
 from undivided.paper.parsing.brackets import score_trees
-from undivided.paper.parsing.cky import Parser, cut
+from undivided.paper.parsing.cky import Parser, split_sentence
 from undivided.paper.parsing.pcfg import Grammar, Lexicon, classes
-from undivided.paper.parsing.trees import Leaf, leaves, parse_tree, plain, words, written
+from undivided.paper.parsing.trees import Leaf, leaves, parse_tree, simplify, to_brackets, words
 
 
 def trees(*lines):
-    return [plain(parse_tree(line)) for line in lines]
+    return [simplify(parse_tree(line)) for line in lines]
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +115,7 @@ def test_every_sentence_gets_a_tree(parser, monkeypatch):
     for sentence in (["zzz"], ["."], [",", ",", ","], ["the"] * 5, ["(", ")"], ["Überall", "3.14", "-"]):
         found = parser.parse(sentence)
         assert words(found.tree) == sentence
-        assert parse_tree(written(found.tree)) == found.tree
+        assert parse_tree(to_brackets(found.tree)) == found.tree
     assert parser.parse([",", ","]).failed == 1
     monkeypatch.setattr(cky, "LONGEST", 6)
     long = [word for tree in trees(*made_lines(6)) for word in words(tree)]
@@ -125,10 +125,10 @@ def test_every_sentence_gets_a_tree(parser, monkeypatch):
 
 
 def test_long_sentences_are_cut_after_punctuation_and_lose_nothing():
-    assert cut(list("abcd"), 4) == [list("abcd")]
-    assert cut(list("abcdef"), 4) == [list("abcd"), list("ef")]
-    assert cut(list("abc,def,gh"), 6) == [list("abc,"), list("def,gh")]
-    assert list(itertools.chain(*cut(list("ab,c" * 50), 9))) == list("ab,c" * 50)
+    assert split_sentence(list("abcd"), 4) == [list("abcd")]
+    assert split_sentence(list("abcdef"), 4) == [list("abcd"), list("ef")]
+    assert split_sentence(list("abc,def,gh"), 6) == [list("abc,"), list("def,gh")]
+    assert list(itertools.chain(*split_sentence(list("ab,c" * 50), 9))) == list("ab,c" * 50)
 
 
 def test_words_never_seen_are_known_by_shape_and_ending():

@@ -12,8 +12,17 @@ from undivided.config import CorpusFiles, ModelConfig, build_recipe
 from undivided.config.yaml_file import read_yaml
 from undivided.core.errors import InputError
 from undivided.models import make_model
-from undivided.paper.race.race import ENTRANTS, Plan, by_kind, chosen, length_bins, matched_width, parameters, settings_for
-from undivided.paper.race.reach import gradients, reach
+from undivided.paper.race.race import (
+    ENTRANTS,
+    RaceConfig,
+    by_kind,
+    count_parameters,
+    length_bins,
+    match_width,
+    select_models,
+    settings_for,
+)
+from undivided.paper.race.reach import gradients, measure_reach
 
 RECIPES = {"transformer": "en-de", "recurrent": "recurrent", "convolutional": "convolutional"}
 TINY = """
@@ -26,7 +35,7 @@ search: {beam_size: 1, max_extra: 5}
 
 
 def plan(recipes, tmp_path):
-    return Plan(recipes, list(ENTRANTS), 1, CorpusFiles("a", "b"), tmp_path)
+    return RaceConfig(recipes, list(ENTRANTS), 1, CorpusFiles("a", "b"), tmp_path)
 
 
 @pytest.fixture
@@ -40,7 +49,7 @@ def test_all_have_as_many_parameters_and_the_same_data_and_budget(shipped, given
     recipes = {name: build_recipe(settings_for(race, name)) for name in ENTRANTS}
     base = recipes["transformer"]
     for name, recipe in recipes.items():
-        assert parameters(recipe.model) == pytest.approx(parameters(base.model), rel=0.015), name
+        assert count_parameters(recipe.model) == pytest.approx(count_parameters(base.model), rel=0.015), name
         assert (recipe.model.d_model, recipe.model.tie) == (base.model.d_model, base.model.tie)
         assert (recipe.data, recipe.tokens, recipe.batches, recipe.search) == (base.data, base.tokens, base.batches, base.search)
         assert (recipe.train.max_steps, recipe.train.minutes) == (base.train.max_steps, base.train.minutes)
@@ -56,7 +65,7 @@ def test_shipped_recipes_are_as_large_as_the_transformers(shipped):
     for kind, values in shipped.items():
         config = build_recipe(values).model
         sizes[kind] = sum(parameter.numel() for parameter in make_model(config, 6000, 6000).parameters())
-        assert parameters(config) == sizes[kind] - 6000 * config.d_model
+        assert count_parameters(config) == sizes[kind] - 6000 * config.d_model
     assert max(sizes.values()) <= 1.01 * min(sizes.values()), sizes
 
 
@@ -66,10 +75,10 @@ def test_shipped_recipes_are_as_large_as_the_transformers(shipped):
 )
 def test_a_width_is_the_nearest(target, model):
     config = ModelConfig(d_model=16, encoder_layers=2, decoder_layers=2, **model)
-    width = matched_width(config, target)
+    width = match_width(config, target)
 
     def off(each):
-        return abs(parameters(dataclasses.replace(config, d_hidden=each)) - target)
+        return abs(count_parameters(dataclasses.replace(config, d_hidden=each)) - target)
 
     assert width % 2 == 0
     assert off(width) == min(off(each) for each in range(2, width + 20, 2))
@@ -88,7 +97,7 @@ def test_every_source_token_has_a_gradient(translator):
     found = gradients(artifact, source, target)
     assert found.shape == (len(source),)
     assert (found > 0).all()
-    result = reach(artifact, ["The dog sees a tree."] * 5, ["der Hund sieht einen Baum."] * 5)
+    result = measure_reach(artifact, ["The dog sees a tree."] * 5, ["der Hund sieht einen Baum."] * 5)
     assert result.distances == sorted(result.distances)
     assert len(result.sizes) == len(result.distances)
 
@@ -154,6 +163,6 @@ def test_bad_input_is_said_at_once(tmp_path, run):
         "must be that of the Tr",
     ):
         assert message in ran.err
-    assert chosen("transformer, rnn") == ["rnn", "transformer"]
+    assert select_models("transformer, rnn") == ["rnn", "transformer"]
     with pytest.raises(InputError, match="must be that of the Transformer"):
         by_kind([{"model": {"kind": "recurrent"}}])

@@ -3,7 +3,7 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-from undivided.paper.report import Axis, Chart, Series, head, interval, resampled, table, typed, write
+from undivided.paper.report import Axis, Chart, Series, bootstrap_interval, format_command, head, interval, table, write
 
 
 def test_numbers_stand_to_the_right():
@@ -12,7 +12,7 @@ def test_numbers_stand_to_the_right():
 
 
 def test_a_command_has_no_path_of_this_machine():
-    said = typed(["paper", "table4", "recipes/a.yaml", "--trees", "/home/me/trees", "--report=/tmp/r.md", "--x=1", "a b"])
+    said = format_command(["paper", "table4", "recipes/a.yaml", "--trees", "/home/me/trees", "--report=/tmp/r.md", "--x=1", "a b"])
     assert said == "undivided paper table4 recipes/a.yaml --trees trees --report=r.md --x=1 'a b'"
 
 
@@ -28,11 +28,11 @@ def test_a_report_begins_with_its_command_and_is_written_whole(tmp_path):
 
 def test_resampling_gives_the_interval_of_the_mean():
     counts = np.array([[value, 1] for value in range(400)])
-    low, high = resampled(lambda sums: float(sums[0] / sums[1]), counts)
+    low, high = bootstrap_interval(lambda sums: float(sums[0] / sums[1]), counts)
     error = np.std(range(400)) / 20
     assert low == pytest.approx(199.5 - 1.96 * error, abs=error / 2)
     assert high == pytest.approx(199.5 + 1.96 * error, abs=error / 2)
-    assert resampled(lambda sums: float(sums[0] / sums[1]), counts) == (low, high)
+    assert bootstrap_interval(lambda sums: float(sums[0] / sums[1]), counts) == (low, high)
     assert interval(1, 2.25) == "1.0–2.2"
 
 

@@ -8,7 +8,7 @@ from undivided.config import build_recipe
 from undivided.config.settings import merge
 from undivided.core.console import Console
 from undivided.data.subwords import Tokenizer
-from undivided.paper.runs import complete, facts_of, fingerprint, journal, line_by_line, settled, trained
+from undivided.paper.runs import compute_lines, fingerprint, is_complete, pin_settings, read_facts, read_log, train_or_load
 
 
 @pytest.fixture
@@ -21,44 +21,44 @@ def recipe(tmp_path):
 
 
 def test_a_training_is_done_once_and_goes_on_for_more(recipe, capsys):
-    model = trained(recipe, Console(quiet=True))
-    assert complete(build_recipe(recipe))
-    before = len(journal(model))
-    trained(recipe, Console())
+    model = train_or_load(recipe, Console(quiet=True))
+    assert is_complete(build_recipe(recipe))
+    before = len(read_log(model))
+    train_or_load(recipe, Console())
     assert "trained already" in capsys.readouterr().err
-    assert len(journal(model)) == before
+    assert len(read_log(model)) == before
     longer = merge(recipe, {"train": {"max_steps": 6, "minutes": 5.0}})
-    assert not complete(build_recipe(longer))
-    trained(longer, Console(quiet=True))
-    assert facts_of(model)["steps"] in (4, 6)
-    assert [event["step"] for event in journal(model) if event["event"] == "final"] == [4, 6]
+    assert not is_complete(build_recipe(longer))
+    train_or_load(longer, Console(quiet=True))
+    assert read_facts(model)["steps"] in (4, 6)
+    assert [event["step"] for event in read_log(model) if event["event"] == "final"] == [4, 6]
 
 
 def test_a_finished_training_with_other_settings_is_refused(recipe):
-    trained(recipe, Console(quiet=True))
+    train_or_load(recipe, Console(quiet=True))
     with pytest.raises(InputError, match=r"model\.d_ff"):
-        trained(merge(recipe, {"model": {"d_ff": 48}}), Console(quiet=True))
+        train_or_load(merge(recipe, {"model": {"d_ff": 48}}), Console(quiet=True))
 
 
 def test_subwords_may_be_taken_over(recipe, tmp_path):
-    first = trained(recipe, Console(quiet=True))
+    first = train_or_load(recipe, Console(quiet=True))
     again = merge(recipe, {"tokens": {"ready": str(first / "training" / "subwords")}, "train": {"out": str(tmp_path / "n")}})
-    second = trained(again, Console(quiet=True))
+    second = train_or_load(again, Console(quiet=True))
     assert Tokenizer.load(second).source.model == Tokenizer.load(first).source.model
 
 
 def test_subwords_that_are_not_there_or_do_not_fit(recipe, tmp_path, model):
     for ready, joint, said in ((tmp_path / "none", True, "no such folder"), (model, False, "tokens.joint to true")):
         with pytest.raises(InputError, match=said):
-            trained(merge(recipe, {"tokens": {"ready": str(ready), "joint": joint}}), Console(quiet=True))
+            train_or_load(merge(recipe, {"tokens": {"ready": str(ready), "joint": joint}}), Console(quiet=True))
         assert not (tmp_path / "m").exists()
 
 
 def test_what_a_folder_was_begun_with_is_held(tmp_path):
-    settled(tmp_path / "o" / "facts.json", {"a": 1, "b": [1, 2]}, "a table")
-    settled(tmp_path / "o" / "facts.json", {"b": [1, 2], "a": 1}, "a table")
+    pin_settings(tmp_path / "o" / "facts.json", {"a": 1, "b": [1, 2]}, "a table")
+    pin_settings(tmp_path / "o" / "facts.json", {"b": [1, 2], "a": 1}, "a table")
     with pytest.raises(InputError, match=r"a was 1, now 2(.|\n)*c was not set, now 3"):
-        settled(tmp_path / "o" / "facts.json", {"a": 2, "b": [1, 2], "c": 3}, "a table")
+        pin_settings(tmp_path / "o" / "facts.json", {"a": 2, "b": [1, 2], "c": 3}, "a table")
 
 
 def test_lines_go_on_behind_the_last_whole_chunk(tmp_path):
@@ -72,14 +72,14 @@ def test_lines_go_on_behind_the_last_whole_chunk(tmp_path):
         return (f"line {item}" for item in items)
 
     with pytest.raises(KeyboardInterrupt):
-        line_by_line(tmp_path / "x", range(10), work, 3)
+        compute_lines(tmp_path / "x", range(10), work, 3)
     with (tmp_path / "x.part").open("a") as part:
         part.write("line 6\nhalf a li")
     done.clear()
     stop.clear()
-    assert line_by_line(tmp_path / "x", range(10), work, 3) == [f"line {item}" for item in range(10)]
+    assert compute_lines(tmp_path / "x", range(10), work, 3) == [f"line {item}" for item in range(10)]
     assert done == [6, 7, 8, 9]
-    assert line_by_line(tmp_path / "x", range(10), work, 3)[-1] == "line 9"
+    assert compute_lines(tmp_path / "x", range(10), work, 3)[-1] == "line 9"
     assert len(done) == 4
 
 

@@ -20,17 +20,17 @@ from undivided.paper.table1.layers import (
 )
 from undivided.paper.table1.measure import (
     Timing,
-    caches,
+    cache_sizes,
     chain_length,
-    clocked,
     crossover,
-    fitted,
+    fit_exponents,
     path_length,
     peak_memory,
-    timings,
+    time_call,
+    time_layers,
 )
-from undivided.paper.table1.report import _additive, _bends, _crossing, write_report
-from undivided.paper.table1.table import Compared, Found, Setup, crossovers, exponents
+from undivided.paper.table1.report import _additive, _crossing, _exponent_notes, write_report
+from undivided.paper.table1.table import AttentionComparison, Measurements, Setup, crossovers, exponents
 
 NAMES = [kind.name for kind in KINDS]
 
@@ -124,7 +124,7 @@ def test_exponents_are_those_of_the_operations(kind):
         for n in (64, 128, 512)
         for d in (64, 256, 512)
     ]
-    fit = fitted(points)
+    fit = fit_exponents(points)
     # Of the separable convolution's two terms, only one has d²; the others have one term.
     assert (fit.n, fit.d) == pytest.approx(kind.exponents, abs=0.02 if kind is SEPARABLE else 1e-6)
     assert fit.rate == pytest.approx((1.0, 1.0))
@@ -135,7 +135,7 @@ def test_exponents_are_those_of_the_operations(kind):
 def made(rate=lambda kind, n, d: 1.0):
     """Timings of a machine that computes a thousand million operations a second, times a rate."""
     shapes = [Shape(n, d, 3, 32) for n in (32, 64, 128, 256, 512) for d in (64, 128, 256)]
-    return Found(
+    return Measurements(
         [
             Timing(kind.name, s.n, s.d, kind.operations(s) / 1e9 / rate(kind.name, s.n, s.d), kind.operations(s))
             for kind in KINDS
@@ -151,7 +151,9 @@ def compared(n, slower, larger):
     """Additive attention so many times slower and larger than dot products of a millisecond and a mebibyte."""
     shape = Shape(n, 64, 3, 32)
     dot = Timing("self-attention", n, 64, 1e-3, SELF_ATTENTION.operations(shape))
-    return Compared(dot, Timing("additive attention", n, 64, slower * 1e-3, ADDITIVE.operations(shape)), 2**20, larger * 2**20)
+    return AttentionComparison(
+        dot, Timing("additive attention", n, 64, slower * 1e-3, ADDITIVE.operations(shape)), 2**20, larger * 2**20
+    )
 
 
 SETUP = Setup([32, 64, 128, 256, 512], [64, 128, 256], 64, 3, 32, 16, 3, [8])
@@ -202,7 +204,7 @@ def test_a_crossover_past_the_measured_lengths_is_bounded():
     )
     short = Setup([32, 64, 128, 256], [256], 64, 3, 32, 16, 3, [8])
     found = made(lambda kind, n, d: 1.1 if kind == "self-attention" else 1.0)
-    found = Found([each for each in found.timings if each.n <= 256], {}, {}, [])
+    found = Measurements([each for each in found.timings if each.n <= 256], {}, {}, [])
     assert "over n = 1.00·d: whether it is within a factor of 2 of n = d would take a longer or shorter --n." in "\n".join(
         _crossing(short, found)
     )
@@ -213,10 +215,10 @@ def test_a_crossover_past_the_measured_lengths_is_bounded():
 
 
 def test_a_bent_exponent_is_said_with_its_rate(monkeypatch):
-    monkeypatch.setattr(table1_report, "caches", lambda: [("L1", 2**15), ("L2", 2**18), ("L3", 2**30)])
-    assert _bends(SETUP, exponents(SETUP, made())) == ["All exponents are within 0.25 of the derived ones."]
+    monkeypatch.setattr(table1_report, "cache_sizes", lambda: [("L1", 2**15), ("L2", 2**18), ("L3", 2**30)])
+    assert _exponent_notes(SETUP, exponents(SETUP, made())) == ["All exponents are within 0.25 of the derived ones."]
     bent = made(lambda kind, n, d: 64 / d if kind == "recurrent" else 1.0)
-    (line,) = _bends(SETUP, exponents(SETUP, bent))
+    (line,) = _exponent_notes(SETUP, exponents(SETUP, bent))
     assert line == (
         "- recurrent, exponent of d: 3.00 instead of 2. The rate falls with d: 1.0, 0.5, 0.2 G operations/s at d = 64, 128, 256 "
         "(geometric means over n). Likely cause: the weights grow from 0.0 to 0.5 MiB and no longer fit the L2 cache of 0.25 MiB."
@@ -225,9 +227,9 @@ def test_a_bent_exponent_is_said_with_its_rate(monkeypatch):
 
 def test_each_bend_speaks_of_its_own_variable_and_direction(monkeypatch):
     """The rate rises with n and falls more with d: what is said of n must not be said of d."""
-    monkeypatch.setattr(table1_report, "caches", lambda: [("L1", 2**15), ("L2", 2**18), ("L3", 2**30)])
+    monkeypatch.setattr(table1_report, "cache_sizes", lambda: [("L1", 2**15), ("L2", 2**18), ("L3", 2**30)])
     bent = made(lambda kind, n, d: (n / 64) ** 0.5 * (64 / d) ** 2 if kind == "recurrent" else 1.0)
-    of_n, of_d = _bends(SETUP, exponents(SETUP, bent))
+    of_n, of_d = _exponent_notes(SETUP, exponents(SETUP, bent))
     assert "exponent of n: 0.50 instead of 1. The rate rises with n:" in of_n
     assert "at n = 64, 128, 256, 512 (geometric means over d). Likely cause: calls and passes over memory" in of_n
     assert "cache" not in of_n
@@ -238,12 +240,12 @@ def test_each_bend_speaks_of_its_own_variable_and_direction(monkeypatch):
 
 def test_what_grows_with_n_is_not_the_weights(monkeypatch):
     bent = made(lambda kind, n, d: 64 / n if kind == "recurrent" else 1.0)
-    monkeypatch.setattr(table1_report, "caches", lambda: [("L1", 2**15), ("L2", 2**18), ("L3", 2**25)])
-    (line,) = _bends(SETUP, exponents(SETUP, bent))
+    monkeypatch.setattr(table1_report, "cache_sizes", lambda: [("L1", 2**15), ("L2", 2**18), ("L3", 2**25)])
+    (line,) = _exponent_notes(SETUP, exponents(SETUP, bent))
     # 16 · 16 sequences of 3·n·d numbers at n = 64 and n = 512.
     assert "inputs, outputs and scores of a batch at d = 64 grow from 12.0 to 96.0 MiB and no longer fit the L3 cache of 32" in line
-    monkeypatch.setattr(table1_report, "caches", list)
-    (line,) = _bends(SETUP, exponents(SETUP, bent))
+    monkeypatch.setattr(table1_report, "cache_sizes", list)
+    (line,) = _exponent_notes(SETUP, exponents(SETUP, bent))
     assert line.endswith("it is not known.")
 
 
@@ -255,7 +257,7 @@ def test_additive_beside_dot_products():
         "takes 80.0 times the time and 32.0 times the memory of dot-product attention; at every n dot products are faster" in text
     )
     assert "docs/faq/sqrt-dk.md" in text
-    found = Found([], {}, {}, [compared(64, 0.9, 20), compared(512, 80.0, 32)])
+    found = Measurements([], {}, {}, [compared(64, 0.9, 20), compared(512, 80.0, 32)])
     assert "not at every n as the paper says" in "\n".join(_additive(found))
 
 
@@ -306,12 +308,12 @@ def test_the_report(tmp_path):
 def test_timings_of_every_layer_and_shape():
     shapes = [Shape(4, 4, 3, 2), Shape(8, 4, 3, 2)]
     done = []
-    found = timings(shapes, 1, 2, done.append)
+    found = time_layers(shapes, 1, 2, done.append)
     assert [(each.kind, each.n) for each in found] == [(name, n) for name in NAMES for n in (4, 8)]
     assert all(each.seconds > 0 for each in found)
     assert sum(done) == 20
-    assert clocked(lambda x: x, torch.zeros(1)) >= 0.0
-    assert all(size > 0 for _, size in caches())
+    assert time_call(lambda x: x, torch.zeros(1)) >= 0.0
+    assert all(size > 0 for _, size in cache_sizes())
 
 
 def test_on_the_command_line(run, tmp_path):

@@ -12,9 +12,9 @@ from undivided import InputError
 from undivided.cli import main
 from undivided.config import build_recipe
 from undivided.config.settings import merge
-from undivided.paper.statistics import Difference, compared, seed_noise, sentence_interval, sentence_noise
-from undivided.paper.table3.table import Measured, Result, bleu_of, log_perplexity_of, sentence_counts
-from undivided.paper.table3.variations import ROWS, chosen, described
+from undivided.paper.table3.table import Result, RowResult, bleu_of, log_perplexity_of, sentence_counts
+from undivided.paper.table3.variations import ROWS, describe_changes, select_rows
+from undivided.paper.table3.verdicts import Difference, compare_with_base, seed_noise, sentence_interval, sentence_noise
 from undivided.training.loop import Trainer
 
 PAPER = {
@@ -55,7 +55,7 @@ def test_varied_from_base_a_row_is_the_papers(name):
 def test_every_row_is_a_model_at_every_size(name, preset):
     base = build_recipe({"preset": preset})
     varied = build_recipe(merge({"preset": preset}, ROWS[name].vary(base)))
-    assert bool(described(ROWS[name].vary(base), base)) == (name != "base")
+    assert bool(describe_changes(ROWS[name].vary(base), base)) == (name != "base")
     assert varied.model.n_heads * varied.model.value_width > 0
 
 
@@ -67,12 +67,12 @@ def test_where_the_schedule_has_no_width_in_it_the_rate_follows_eq_3(name, rate)
 
 
 def test_rows_by_name_by_letter_and_all():
-    assert [row.name for row in chosen("B2,A1")] == ["base", "A1", "B2"]
-    assert [row.name for row in chosen("D, big")] == ["base", "D1", "D2", "D3", "D4", "big"]
-    assert [row.name for row in chosen("all")] == list(ROWS)
-    assert [row.name for row in chosen("")] == ["base"]
+    assert [row.name for row in select_rows("B2,A1")] == ["base", "A1", "B2"]
+    assert [row.name for row in select_rows("D, big")] == ["base", "D1", "D2", "D3", "D4", "big"]
+    assert [row.name for row in select_rows("all")] == list(ROWS)
+    assert [row.name for row in select_rows("")] == ["base"]
     with pytest.raises(InputError) as error:
-        chosen("A1,C9,bigg,zzz")
+        select_rows("A1,C9,bigg,zzz")
     assert "no row 'C9'; did you mean one of C1, C2" in str(error.value)
     assert "no row 'bigg'; did you mean 'big'?" in str(error.value)
     assert "no row 'zzz'; did you mean one of base, A1" in str(error.value)
@@ -96,11 +96,11 @@ def good_and_bad(share, seed, size=300):
 
 
 def test_a_clear_difference_is_seen_and_a_small_one_is_not():
-    base = Measured(ROWS["base"], "", [result(good_and_bad(0.7, seed)) for seed in (1, 2, 3)])
-    worse = Measured(ROWS["A1"], "", [result(good_and_bad(0.5, 4), nll=2.5)])
-    same = Measured(ROWS["A3"], "", [result(good_and_bad(0.7, 5))])
-    better = Measured(ROWS["C1"], "", [result(good_and_bad(0.9, 6))])
-    verdicts = compared([base, worse, same, better])
+    base = RowResult(ROWS["base"], "", [result(good_and_bad(0.7, seed)) for seed in (1, 2, 3)])
+    worse = RowResult(ROWS["A1"], "", [result(good_and_bad(0.5, 4), nll=2.5)])
+    same = RowResult(ROWS["A3"], "", [result(good_and_bad(0.7, 5))])
+    better = RowResult(ROWS["C1"], "", [result(good_and_bad(0.9, 6))])
+    verdicts = compare_with_base([base, worse, same, better])
     assert [verdicts[name].bleu.here for name in ("A1", "A3", "C1")] == [-1, 0, 1]
     assert [verdicts[name].bleu.there for name in ("A1", "A3", "C1")] == [-1, 0, -1]
     assert [verdicts[name].bleu.verdict for name in ("A1", "A3", "C1")] == ["agrees", "not resolved", "disagrees"]

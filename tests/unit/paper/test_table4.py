@@ -14,11 +14,11 @@ from samples import environment
 from undivided.cli import main
 from undivided.config import SearchConfig
 from undivided.inference.translator import Translation, Translator
-from undivided.paper.parsing.brackets import Counts, agreement, score_trees
-from undivided.paper.parsing.linear import FAULTS, linearise, mended
-from undivided.paper.parsing.parser import Output, outputs, tokenised
+from undivided.paper.parsing.brackets import Counts, compute_agreement, score_trees
+from undivided.paper.parsing.linear import FAULTS, linearise, repair_with_faults
+from undivided.paper.parsing.parser import Output, generate_outputs, tokenise_text
 from undivided.paper.parsing.table4 import PAPER
-from undivided.paper.parsing.trees import parse_tree, plain, read_trees, words
+from undivided.paper.parsing.trees import parse_tree, read_trees, simplify, words
 
 ROOT = Path(__file__).parents[3]
 RECIPE = """
@@ -147,8 +147,8 @@ def test_of_the_beam_the_best_whole_tree_is_taken(monkeypatch):
             for line, texts in zip(lines, beams, strict=True):
                 yield Translation(line, texts[0], 0.0, False, tuple((text, 0.0) for text in texts))
 
-    monkeypatch.setattr("undivided.paper.parsing.parser._whole_trees", lambda *args: {})
-    found = list(outputs(Written(), [["a", "b"], ["a", "b"]], SearchConfig(beam_size=4)))
+    monkeypatch.setattr("undivided.paper.parsing.parser._constrained_trees", lambda *args: {})
+    found = list(generate_outputs(Written(), [["a", "b"], ["a", "b"]], SearchConfig(beam_size=4)))
     assert found == [Output(True, 1, 2, "(S|A B)"), Output(False, 1, 0, "(S|A")]
 
 
@@ -159,7 +159,7 @@ def test_the_counts_of_repair_are_those_of_the_outputs(table):
     for name, row in repairs.items():
         (kept,) = table.glob(f"out/{name}/test-*.tsv")
         rows = [line.split("\t", 3) for line in kept.read_text().splitlines()]
-        faults = [mended(text, words(tree))[1] for (*_, text), tree in zip(rows, gold, strict=True)]
+        faults = [repair_with_faults(text, words(tree))[1] for (*_, text), tree in zip(rows, gold, strict=True)]
         assert int(row["well-formed"]) == sum(not each for each in faults)
         assert int(row["cut at the limit"]) == sum(finished == "0" for finished, *_ in rows)
         assert int(row["in pieces"]) == sum(pieces != "1" for _, pieces, *_ in rows)
@@ -196,7 +196,7 @@ def test_the_lstm_is_a_small_one_of_the_shipped_recipe():
 
 
 def test_every_sentence_has_a_tree_over_its_words(table):
-    gold = [words(plain(parse_tree(line))) for line in (table / "trees" / "test.mrg").read_text().splitlines()]
+    gold = [words(simplify(parse_tree(line))) for line in (table / "trees" / "test.mrg").read_text().splitlines()]
     for parser in ("tiny", "lstm", "grammar"):
         for name in ("test.gold", "test.parsed", "test.own-tags"):
             lines = (table / "out" / parser / name).read_text().splitlines()
@@ -241,7 +241,7 @@ def test_parsing_text(table, run, tmp_path):
     result = run("paper", "parse", table / "out" / "tiny" / "model", tmp_path / "in.txt", "--beam-size", "2", "--max-extra", "9")
     assert result.code == 0, result.err
     out = result.out.split("\n")[:-1]
-    assert [words(parse_tree(line)) if line else [] for line in out] == [tokenised(line) for line in lines]
+    assert [words(parse_tree(line)) if line else [] for line in out] == [tokenise_text(line) for line in lines]
     result = run("paper", "parse", table / "out" / "tiny" / "model", tmp_path / "in.txt", "--tokenised", "--max-extra", "9")
     assert words(parse_tree(result.out.splitlines()[0])) == lines[0].split()
 
@@ -253,30 +253,32 @@ def test_in_the_compact_form_a_search_writes_nothing_but_trees(table, beam):
     sentences = [words(tree) for tree in read_trees(table / "trees" / "test.mrg")[0]] + [["x"], ["Zürich", "日本語"], ["a"] * 40]
     with torch.no_grad():
         translator.artifact.model.output_weight.copy_(torch.randn_like(translator.artifact.model.output_weight))
-    found = list(outputs(translator, sentences, SearchConfig(beam_size=beam, max_extra=300)))
+    found = list(generate_outputs(translator, sentences, SearchConfig(beam_size=beam, max_extra=300)))
     assert all(output.finished and output.pieces == 1 and output.rank == 0 for output in found)
-    assert [mended(output.text, sentence)[1] for output, sentence in zip(found, sentences)] == [frozenset()] * len(sentences)
+    assert [repair_with_faults(output.text, sentence)[1] for output, sentence in zip(found, sentences)] == [frozenset()] * len(
+        sentences
+    )
     assert len({output.text for output in found}) > len(found) // 2
 
 
 def test_what_is_longer_than_training_is_still_parsed(table):
     translator = Translator(table / "out" / "tiny" / "model", engine="torch")
     long = ["cell"] * (translator.longest + 5)
-    (output,) = outputs(translator, [long], SearchConfig(beam_size=2, max_extra=5))
+    (output,) = generate_outputs(translator, [long], SearchConfig(beam_size=2, max_extra=5))
     assert output.pieces > 1
-    assert words(mended(output.text, long)[0]) == long
+    assert words(repair_with_faults(output.text, long)[0]) == long
 
 
 def test_accents_that_stand_apart_belong_to_their_word_and_what_cannot_be_seen_is_none():
-    assert tokenised("cafe\u0301 na\u200bive \ufeff") == ["cafe\u0301", "na", "ive"]
+    assert tokenise_text("cafe\u0301 na\u200bive \ufeff") == ["cafe\u0301", "na", "ive"]
 
 
 def test_words_of_raw_text():
-    assert tokenised("It's (IL-2) 3.5%, e.g. don't; A/B...") == [
+    assert tokenise_text("It's (IL-2) 3.5%, e.g. don't; A/B...") == [
         "It", "'s", "(", "IL", "-", "2", ")", "3.5", "%", ",", "e.g.", "do", "n't", ";", "A", "/", "B", "...",
     ]  # fmt: skip
-    assert tokenised("  ") == []
-    assert tokenised('"No," he said ("never").') == ["``", "No", ",", "''", "he", "said", "(", "``", "never", "''", ")", "."]
+    assert tokenise_text("  ") == []
+    assert tokenise_text('"No," he said ("never").') == ["``", "No", ",", "''", "he", "said", "(", "``", "never", "''", ")", "."]
 
 
 def test_what_is_no_text_is_not_parsed(table, tmp_path):
@@ -337,7 +339,7 @@ def test_nothing_to_do_and_two_of_a_name(run, tmp_path):
         (tmp_path / folder / "r.yaml").write_text(RECIPE)
     arguments = ["--trees", tmp_path / "trees", "--out", tmp_path / "out"]
     assert "nothing to do" in run("paper", "table4", *arguments, "--no-grammar").err
-    assert "same name" in run("paper", "table4", tmp_path / "a" / "r.yaml", tmp_path / "b" / "r.yaml", *arguments).err
+    assert "same file name" in run("paper", "table4", tmp_path / "a" / "r.yaml", tmp_path / "b" / "r.yaml", *arguments).err
     assert "invalid choice: 'vinyl'" in run("paper", "table4", *arguments, "--form", "vinyl").err
 
 
@@ -377,5 +379,5 @@ def test_the_shipped_recipe_searches_as_in_the_paper():
 
 def test_sentences_with_at_most_two_crossing_brackets():
     counts = [Counts(9, 9, 5, crossing, 20, 20) for crossing in (0, 1, 2, 3)]
-    found = agreement([*counts, None])
+    found = compute_agreement([*counts, None])
     assert (found.no_crossing, found.few_crossing) == (25.0, 75.0)

@@ -6,17 +6,17 @@ from undivided.paper.parsing.trees import (
     Leaf,
     Node,
     NotATree,
-    escaped,
+    escape_brackets,
     leaves,
     parse_tree,
-    plain,
-    read_most_trees,
+    read_training_trees,
     read_trees,
-    retagged,
-    unescaped,
+    retag,
+    simplify,
+    to_brackets,
+    unescape_brackets,
     words,
     write_trees,
-    written,
 )
 
 RAW = "( (S (NP-SBJ-1 (DT The) (NN dog)) (VP (VBD was) (VP (VBN seen) (NP-1 (-NONE- *)))) (. .)) )"
@@ -24,29 +24,29 @@ PLAIN = "(TOP (S (NP (DT The) (NN dog)) (VP (VBD was) (VP (VBN seen))) (. .)))"
 
 
 def test_plain_has_no_traces_no_functions_and_top():
-    assert written(plain(parse_tree(RAW))) == PLAIN
+    assert to_brackets(simplify(parse_tree(RAW))) == PLAIN
 
 
 @pytest.mark.parametrize("root", ["(S (X y))", "(TOP (S (X y)))", "(ROOT (S (X y)))", "((S (X y)))", "(S1 (S (X y)))"])
 def test_every_root_becomes_top(root):
-    assert written(plain(parse_tree(root))) == "(TOP (S (X y)))"
+    assert to_brackets(simplify(parse_tree(root))) == "(TOP (S (X y)))"
 
 
 def test_a_bare_word_is_a_tree():
-    assert written(plain(parse_tree("(NN Abstract)"))) == "(TOP (NN Abstract))"
+    assert to_brackets(simplify(parse_tree("(NN Abstract)"))) == "(TOP (NN Abstract))"
 
 
 def test_labels_that_begin_with_a_dash_stay_and_ambiguous_ones_are_cut():
-    tree = plain(parse_tree("(S=2 (-LRB- -LRB-) (JJ|NN red) (ADVP|PRT (RB up)) (-RRB- -RRB-))"))
+    tree = simplify(parse_tree("(S=2 (-LRB- -LRB-) (JJ|NN red) (ADVP|PRT (RB up)) (-RRB- -RRB-))"))
     assert [leaf.tag for leaf in leaves(tree)] == ["-LRB-", "JJ", "RB", "-RRB-"]
-    assert written(tree).startswith("(TOP (S (-LRB-")
-    assert "(ADVP (RB up))" in written(tree)
+    assert to_brackets(tree).startswith("(TOP (S (-LRB-")
+    assert "(ADVP (RB up))" in to_brackets(tree)
 
 
 def test_words_come_as_they_were_in_the_text():
     assert words(parse_tree("(X (-LRB- -LRB-) (NN f-LRB-x-RRB-) ([ [) (-RRB- -RRB-))")) == ["(", "f(x)", "[", ")"]
-    assert [escaped(word) for word in ("(", "f(x)", "[", "dog")] == ["-LRB-", "f-LRB-x-RRB-", "[", "dog"]
-    assert all(escaped(unescaped(word)) == word for word in ("-LRB-", "-RRB-", "dog", "-LSB-", "f-LRB-x-RRB-"))
+    assert [escape_brackets(word) for word in ("(", "f(x)", "[", "dog")] == ["-LRB-", "f-LRB-x-RRB-", "[", "dog"]
+    assert all(escape_brackets(unescape_brackets(word)) == word for word in ("-LRB-", "-RRB-", "dog", "-LSB-", "f-LRB-x-RRB-"))
 
 
 def test_only_ascii_space_parts_words():
@@ -54,14 +54,14 @@ def test_only_ascii_space_parts_words():
 
 
 def test_read_again_what_was_written(tmp_path):
-    trees = [plain(parse_tree(line)) for line in made_lines(50)]
+    trees = [simplify(parse_tree(line)) for line in made_lines(50)]
     write_trees(tmp_path / "t.mrg", trees)
     assert read_trees(tmp_path / "t.mrg") == [trees]
 
 
 def test_a_tree_may_go_on_in_indented_lines(tmp_path):
     (tmp_path / "t.mrg").write_text("( (S (NP (NN It))\n     (VP (VBZ rains))\n  ) )\n\n(NP (NN dog))\n")
-    assert [written(tree) for tree in read_trees(tmp_path / "t.mrg")[0]] == [
+    assert [to_brackets(tree) for tree in read_trees(tmp_path / "t.mrg")[0]] == [
         "(TOP (S (NP (NN It)) (VP (VBZ rains))))",
         "(TOP (NP (NN dog)))",
     ]
@@ -85,7 +85,7 @@ def test_a_tree_may_go_on_in_indented_lines(tmp_path):
 )
 def test_what_is_not_a_tree(text, said):
     with pytest.raises(NotATree, match=said):
-        plain(parse_tree(text))
+        simplify(parse_tree(text))
 
 
 def test_all_faults_of_all_files_with_their_lines(tmp_path):
@@ -101,12 +101,12 @@ def test_all_faults_of_all_files_with_their_lines(tmp_path):
 
 def test_training_does_without_bad_lines_but_not_without_any_tree(tmp_path):
     (tmp_path / "a.mrg").write_text("(S (NN dog))\n(S (NN dog)\n(S (NN cat))\n")
-    trees, faults = read_most_trees(tmp_path / "a.mrg")
+    trees, faults = read_training_trees(tmp_path / "a.mrg")
     assert [words(tree) for tree in trees] == [["dog"], ["cat"]]
     assert [fault.split(":")[0].rpartition("/")[2] for fault in faults] == ["a.mrg, line 2"]
     (tmp_path / "b.mrg").write_text("This is text.\n" * 30)
     with pytest.raises(InputError, match="and 20 more"):
-        read_most_trees(tmp_path / "b.mrg")
+        read_training_trees(tmp_path / "b.mrg")
 
 
 def test_a_missing_file(tmp_path):
@@ -116,4 +116,4 @@ def test_a_missing_file(tmp_path):
 
 def test_other_tags():
     tree = Node("TOP", (Node("NP", (Leaf("DT", "a"), Leaf("NN", "dog"))),))
-    assert written(retagged(tree, ["X", "Y"])) == "(TOP (NP (X a) (Y dog)))"
+    assert to_brackets(retag(tree, ["X", "Y"])) == "(TOP (NP (X a) (Y dog)))"

@@ -38,7 +38,7 @@ def run_parse(options: argparse.Namespace) -> None:
     if options.file != "-" and not Path(options.file).is_file():
         raise InputError(f"{options.file}: no such file")
     from undivided.paper.parsing.parser import parse_lines
-    from undivided.paper.parsing.trees import written
+    from undivided.paper.parsing.trees import to_brackets
 
     trees = parse_lines(
         options.model, input_text(options.file), search, ready=options.tokenised, device=options.device, threads=options.threads,
@@ -46,4 +46,4 @@ def run_parse(options: argparse.Namespace) -> None:
     )  # fmt: skip
     sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
     for tree in trees:
-        print("" if tree is None else written(tree), flush=True)
+        print("" if tree is None else to_brackets(tree), flush=True)

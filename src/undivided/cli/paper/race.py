@@ -44,14 +44,14 @@ def add_race(tables: Any) -> None:
 
 def run_race(options: argparse.Namespace) -> None:
     """Train, measure and report the models."""
-    from undivided.paper.race.race import Plan, by_kind, chosen, race, settings_for
+    from undivided.paper.race.race import RaceConfig, by_kind, race, select_models, settings_for
     from undivided.paper.race.report import write_report
 
     faults: list[str] = []
     names: list[str] = []
     recipes: dict[str, Values] = {}
     try:
-        names = chosen(options.models)
+        names = select_models(options.models)
     except InputError as error:
         faults.append(str(error))
     if options.seeds < 1:
@@ -66,9 +66,9 @@ def run_race(options: argparse.Namespace) -> None:
     if faults:
         raise InputError("\n".join(faults))
     test = CorpusFiles(*options.test) if options.test else base.data.valid[0]
-    plan = Plan(recipes, names, options.seeds, test, Path(options.out))
+    config = RaceConfig(recipes, names, options.seeds, test, Path(options.out))
     for name in names:
-        build_recipe(settings_for(plan, name))
+        build_recipe(settings_for(config, name))
     console, path = Console(options.quiet), report_of(options, Path(options.out))
-    print(write_report(plan, race(plan, console), path, options.arguments))
+    print(write_report(config, race(config, console), path, options.arguments))
     console.say(f"the report is in {path}")

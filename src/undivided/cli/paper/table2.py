@@ -13,6 +13,7 @@ from undivided.config.settings import merge
 from undivided.config.yaml_file import read_yaml
 from undivided.core.console import Console
 from undivided.core.errors import InputError
+from undivided.paper.table2.wmt import SIZES
 
 
 def add_table2(tables: Any) -> None:
@@ -22,8 +23,7 @@ def add_table2(tables: Any) -> None:
         help="cost of training; prepare, train and score WMT 2014",
         description="The training cost of base and big, by the paper's accounting and counted from their shapes. With a recipe and "
         "the files of WMT 2014: prepare them, train, average, translate newstest2014, and score as the paper did and with "
-        "sacreBLEU. The standard English–French files hold about 40.8 million pairs; the paper says 36 million and not how it "
-        "filtered. After a stop, run the same command again to resume.",
+        f"sacreBLEU. English–French: {SIZES['fr']} After a stop, run the same command again to resume.",
     )
     table.add_argument(
         "recipe", nargs="?", help="a YAML file such as recipes/wmt14-en-de-base.yaml; without it, only the costs are reported"
@@ -50,11 +50,11 @@ def run_table2(options: argparse.Namespace) -> None:
     if options.prepare_only and not options.recipe:
         raise InputError("--prepare-only needs a recipe and --data DIR")
     values = merge(read_yaml(options.recipe), settings_of(options)) if options.recipe else {}
-    from undivided.paper.table2.table import commands, in_one_process, prepare, train_and_score, write_report
+    from undivided.paper.table2.table import commands, prepare, refuse_torchrun, train_and_score, write_report
 
     out, console = Path(options.out), Console(options.quiet)
     checksums = Path(options.checksums) if options.checksums else None
-    in_one_process(options.arguments, out)
+    refuse_torchrun(options.arguments, out)
     if options.prepare_only:
         prepare(values, Path(options.data), out, checksums, console)
         console.say("the data is prepared; now train on all GPUs of this machine, then score:")

@@ -13,7 +13,7 @@ from undivided.config.settings import merge
 from undivided.config.yaml_file import read_yaml
 from undivided.core.console import Console
 from undivided.core.errors import InputError
-from undivided.paper.table3.variations import ROWS, chosen
+from undivided.paper.table3.variations import ROWS, select_rows
 
 
 def add_table3(tables: Any) -> None:
@@ -43,7 +43,7 @@ def run_table3(options: argparse.Namespace) -> None:
     faults: list[str] = []
     rows = []
     try:
-        rows = chosen(options.rows)
+        rows = select_rows(options.rows)
     except InputError as error:
         faults.append(str(error))
     for flag, count in (("--seeds", options.seeds), ("--other-seeds", options.other_seeds)):
@@ -58,11 +58,11 @@ def run_table3(options: argparse.Namespace) -> None:
         raise InputError("\n".join(faults))
     test = CorpusFiles(*options.test) if options.test else next(iter(recipe.data.valid), CorpusFiles())
     from undivided.paper.table3.report import write_report
-    from undivided.paper.table3.table import BUDGET, NO_AVERAGE, Plan, table3
+    from undivided.paper.table3.table import BUDGET, NO_AVERAGE, Table3Config, table3
 
     out, console = Path(options.out), Console(options.quiet)
-    plan = Plan(merge(merge(BUDGET, values), NO_AVERAGE), rows, options.seeds, options.other_seeds, test, out)
-    table = table3(plan, console)
+    config = Table3Config(merge(merge(BUDGET, values), NO_AVERAGE), rows, options.seeds, options.other_seeds, test, out)
+    table = table3(config, console)
     path = report_of(options, out)
-    print(write_report(plan, table, path, options.arguments))
+    print(write_report(config, table, path, options.arguments))
     console.say(f"the report is in {path}")

@@ -56,16 +56,16 @@ def run_table4(options: argparse.Namespace) -> None:
     recipes = {Path(path).stem: merge(read_yaml(path), settings_of(options)) for path in options.recipes}
     if len(recipes) < len(options.recipes):
         raise InputError("two recipes have the same file name; rename one, as rows are named after them")
-    from undivided.paper.parsing.parser import Writing
+    from undivided.paper.parsing.parser import TreeFormat
     from undivided.paper.parsing.table4 import table4, write_report
 
-    out, trees, writing = Path(options.out), Path(options.trees), Writing(options.form, options.tags)
+    out, trees, tree_format = Path(options.out), Path(options.trees), TreeFormat(options.form, options.tags)
     path = report_of(options, out)
     console = Console(options.quiet)
     entries = table4(
-        recipes, trees, writing, out, console, first=options.first, grafts=options.grafts, grammar=not options.no_grammar
+        recipes, trees, tree_format, out, console, first=options.first, grafts=options.grafts, grammar=not options.no_grammar
     )
-    write_report(entries, trees, writing, path, options.arguments)
+    write_report(entries, trees, tree_format, path, options.arguments)
     console.say(f"the report is in {path}")
     for entry in entries:
         print(f"{entry.name}: {entry.agreement}")

@@ -31,7 +31,7 @@ ANSWERS = "numbers.json"
 """Beside the pages: every number that they show."""
 
 
-def chosen(only: str) -> list[Question[Any]]:
+def select_questions(only: str) -> list[Question[Any]]:
     """The question of that name; all if there is none."""
     found = [question for question in QUESTIONS if only in ("", question.name)]
     if not found:
@@ -39,7 +39,7 @@ def chosen(only: str) -> list[Question[Any]]:
     return found
 
 
-def answered(question: Question[Any], out: Path, quick: bool) -> Answer:
+def answer_question(question: Question[Any], out: Path, quick: bool) -> Answer:
     """Compute, draw, and write the pages of one question; the threads and the chance of this process are as before afterwards."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -48,7 +48,7 @@ def answered(question: Question[Any], out: Path, quick: bool) -> Answer:
             numbers = question.compute(quick)
     finally:
         torch.set_num_threads(threads)
-    answer = question.shown(numbers)
+    answer = question.summarise(numbers)
     write_picture(question, numbers, out / f"{question.name}.png")
     write_pages(out, question.name, answer)
     return answer
@@ -56,13 +56,13 @@ def answered(question: Question[Any], out: Path, quick: bool) -> Answer:
 
 def faq(out: Path, console: Console, only: str = "", quick: bool = False) -> list[Path]:
     """Rebuild pages and pictures in every language; the English pages."""
-    questions = chosen(only)
+    questions = select_questions(only)
     need_matplotlib()
     out.mkdir(parents=True, exist_ok=True)
     answers = read_answers(out / ANSWERS)
     for question in questions:
         console.say(f"{question.name} …")
-        answers[question.name] = answered(question, out, quick)
+        answers[question.name] = answer_question(question, out, quick)
         write_answers(out / ANSWERS, {each.name: answers[each.name] for each in QUESTIONS if each.name in answers})
     write_index(out, [question.name for question in QUESTIONS])
     return [out / f"{question.name}.md" for question in questions]

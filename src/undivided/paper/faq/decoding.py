@@ -12,11 +12,11 @@ from undivided.core.ids import EOS
 from undivided.inference.search import search
 from undivided.models import Transformer, make_model
 from undivided.nn.attention import attention_hook
-from undivided.paper.faq.picture import BLUE, GREEN, ORANGE, heat
-from undivided.paper.faq.question import Answer, Question, tiny
-from undivided.paper.faq.trial import FIRST_WORD, sentences, taught_twice, twice
+from undivided.paper.faq.picture import BLUE, GREEN, ORANGE, draw_heat_map
+from undivided.paper.faq.question import Answer, Question, format_tiny
+from undivided.paper.faq.trial import FIRST_WORD, repeat_words, sentences, train_repeater
 from undivided.paper.table1.layers import KINDS, Shape
-from undivided.paper.table1.measure import chain_length, clocked
+from undivided.paper.table1.measure import chain_length, time_call
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,7 +44,7 @@ class Shifted(NamedTuple):
 
 def influence(model: Transformer, sources: list[list[int]]) -> list[list[float]]:
     """How much every output of the decoder depends on every one of its inputs, in shares of the row."""
-    batch, seen = twice(sources), []
+    batch, seen = repeat_words(sources), []
     handle = model.target_embedding.register_forward_hook(lambda module, inputs, output: seen.append(output))
     states = model.decode(model.encode(batch.src, None), batch.tgt_in)[0]
     handle.remove()
@@ -57,7 +57,7 @@ def influence(model: Transformer, sources: list[list[int]]) -> list[list[float]]
     return rows
 
 
-def written_right(model: Transformer, count: int) -> float:
+def greedy_accuracy(model: Transformer, count: int) -> float:
     """Share of fresh sentences of 4 words that greedy search says twice without a fault."""
     sources = sentences(count, 4, torch.Generator().manual_seed(5))
     found = search(model, [[*source, EOS] for source in sources], SearchConfig(beam_size=1), CPU)
@@ -68,19 +68,19 @@ def written_right(model: Transformer, count: int) -> float:
 def compute_shifted(quick: bool) -> Shifted:
     """Teach both ways."""
     steps = 60 if quick else 400
-    (model, loss), (peeking, its_loss) = (taught_twice(shifted, steps) for shifted in (True, False))
+    (model, loss), (peeking, its_loss) = (train_repeater(shifted, steps) for shifted in (True, False))
     source = [[FIRST_WORD, FIRST_WORD + 1, FIRST_WORD + 2]]
-    batch = twice(source)
+    batch = repeat_words(source)
     return Shifted(
         names(batch.tgt_in[0]),
         names(batch.tgt_out[0]),
         influence(model, source),
         (loss, its_loss),
-        (written_right(model, 50), written_right(peeking, 50)),
+        (greedy_accuracy(model, 50), greedy_accuracy(peeking, 50)),
     )
 
 
-def shown_shifted(found: Shifted) -> Answer:
+def summarise_shifted(found: Shifted) -> Answer:
     """Input above output, position by position."""
     rows = [
         ["`tgt_in`", *(f"`{word}`" for word in found.tgt_in)],
@@ -98,7 +98,7 @@ def shown_shifted(found: Shifted) -> Answer:
 def draw_shifted(found: Shifted, figure: Figure) -> None:
     """Who depends on whom."""
     axes = figure.subplots()
-    heat(axes, found.influence, found.tgt_in, found.tgt_out)
+    draw_heat_map(axes, found.influence, found.tgt_in, found.tgt_out)
     axes.xaxis.tick_top()
     axes.xaxis.set_label_position("top")
     axes.set(xlabel="decoder input: the target, shifted right", ylabel="to be predicted")
@@ -123,7 +123,7 @@ def cross_attention(model: Transformer, source: list[int]) -> tuple[Tensor, Tens
             caught.append(weights[0].mean(dim=0))
         return weights
 
-    batch = twice([source])
+    batch = repeat_words([source])
     with torch.inference_mode(), attention_hook(watcher):
         states = model.decode(model.encode(batch.src, None), batch.tgt_in)
     return caught[0], states[0]
@@ -131,21 +131,21 @@ def cross_attention(model: Transformer, source: list[int]) -> tuple[Tensor, Tens
 
 def compute_crossed(quick: bool) -> Crossed:
     """Lengths that it was taught, and one that it was not."""
-    model, _ = taught_twice(True, 60 if quick else 400)
+    model, _ = train_repeater(True, 60 if quick else 400)
     shapes = []
     for length in (2, 3, 5, 8):
         weights, states = cross_attention(model, list(range(FIRST_WORD, FIRST_WORD + length)))
         off = float((weights.sum(-1) - 1).abs().max())
         shapes.append((weights.shape[1], weights.shape[0], tuple(weights.shape), tuple(states.shape), off))
     source = [FIRST_WORD + 3, FIRST_WORD, FIRST_WORD + 6, FIRST_WORD + 1]
-    batch = twice([source])
+    batch = repeat_words([source])
     return Crossed(names(batch.src[0]), names(batch.tgt_out[0]), cross_attention(model, source)[0].tolist(), shapes)
 
 
-def shown_crossed(found: Crossed) -> Answer:
+def summarise_crossed(found: Crossed) -> Answer:
     """Each pair of lengths a row."""
     rows = [
-        [str(n), str(m), *(" × ".join(map(str, shape)) for shape in (weights, states)), tiny(off)]
+        [str(n), str(m), *(" × ".join(map(str, shape)) for shape in (weights, states)), format_tiny(off)]
         for n, m, weights, states, off in found.shapes
     ]
     return Answer({"n": str(len(found.source)), "m": str(len(found.target))}, rows)
@@ -155,7 +155,7 @@ def draw_crossed(found: Crossed, figure: Figure) -> None:
     """The weights as a matrix that is not square."""
     axes = figure.subplots()
     cells = [[value if value >= 0.005 else 0.0 for value in row] for row in found.weights]
-    heat(axes, cells, found.source, found.target)
+    draw_heat_map(axes, cells, found.source, found.target)
     axes.set(xlabel=f"source: n = {len(found.source)} keys and values", ylabel=f"target: m = {len(found.target)} queries")
 
 
@@ -173,7 +173,7 @@ class Speed(NamedTuple):
     """Between the logits of both ways."""
 
 
-def speed(model: Transformer, length: int) -> Speed:
+def measure_speed(model: Transformer, length: int) -> Speed:
     """Decode the same tokens in one call, and by one cached step after another."""
     chance = torch.Generator().manual_seed(length)
     src, tgt = (torch.randint(4, 100, (1, length), generator=chance) for _ in range(2))
@@ -188,7 +188,7 @@ def speed(model: Transformer, length: int) -> Speed:
     with torch.inference_mode():
         memory = model.encode(src, None)
         difference = float((at_once(tgt) - one_by_one(tgt)).abs().max())
-        ratio = clocked(one_by_one, tgt) / clocked(at_once, tgt)
+        ratio = time_call(one_by_one, tgt) / time_call(at_once, tgt)
     shape = Shape(length, 4, 3, 8)
     attending, recurring = (chain_length(kind.make(shape, chance), shape) for kind in KINDS[:2])
     return Speed(length, ratio, (1, length), (attending, recurring), difference)
@@ -200,13 +200,13 @@ def compute_speed(quick: bool) -> list[Speed]:
     config = ModelConfig(d_model=64, d_ff=256, n_heads=4, encoder_layers=1, decoder_layers=2, dropout=0.0)
     model = make_model(config, 100, 100).eval()
     assert isinstance(model, Transformer)
-    return [speed(model, length) for length in ((4, 8, 16) if quick else (4, 16, 64, 256))]
+    return [measure_speed(model, length) for length in ((4, 8, 16) if quick else (4, 16, 64, 256))]
 
 
-def shown_speed(found: list[Speed]) -> Answer:
+def summarise_speed(found: list[Speed]) -> Answer:
     """Each length a row."""
     rows = [
-        [str(each.length), *map(str, each.calls), f"{each.ratio:.1f}", *map(str, each.chains), tiny(each.difference)]
+        [str(each.length), *map(str, each.calls), f"{each.ratio:.1f}", *map(str, each.chains), format_tiny(each.difference)]
         for each in found
     ]
     last = found[-1]
@@ -239,6 +239,6 @@ def draw_speed(found: list[Speed], figure: Figure) -> None:
         axes.set_xlabel("target tokens")
 
 
-SHIFTED_RIGHT = Question("shifted-right", compute_shifted, shown_shifted, draw_shifted, (5.0, 3.4))
-LENGTHS = Question("lengths", compute_crossed, shown_crossed, draw_crossed, (4.6, 4.0))
-PARALLEL = Question("parallel", compute_speed, shown_speed, draw_speed, timed=True)
+SHIFTED_RIGHT = Question("shifted-right", compute_shifted, summarise_shifted, draw_shifted, (5.0, 3.4))
+LENGTHS = Question("lengths", compute_crossed, summarise_crossed, draw_crossed, (4.6, 4.0))
+PARALLEL = Question("parallel", compute_speed, summarise_speed, draw_speed, timed=True)

@@ -11,8 +11,8 @@ from undivided.config import ModelConfig
 from undivided.nn.attention import MultiHeadAttention, attention_hook
 from undivided.nn.layers import FeedForward
 from undivided.paper.faq.picture import BLUE, GREEN, ORANGE
-from undivided.paper.faq.question import Answer, Question, spread, tiny
-from undivided.paper.faq.trial import WORDS, Tagger, accuracy, learn, previous
+from undivided.paper.faq.question import Answer, Question, format_spread, format_tiny
+from undivided.paper.faq.trial import WORDS, Tagger, accuracy, previous, train_tagger
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,7 +28,7 @@ def sum_with_previous(words: Tensor) -> Tensor:
     return (words + previous(words)) % WORDS
 
 
-def without_non_linearity(model: nn.Module) -> None:
+def remove_non_linearity(model: nn.Module) -> None:
     """The same layers and parameters with (xW₁ + b₁)W₂ + b₂ for Eq. 2."""
     for module in model.modules():
         if isinstance(module, FeedForward):
@@ -42,19 +42,19 @@ class Nothing(nn.Module):
         return torch.zeros_like(x)
 
 
-def learned(variant: str, steps: int, seed: int) -> float:
+def train_variant(variant: str, steps: int, seed: int) -> float:
     """How well one layer learns the sum of two neighbours."""
     torch.manual_seed(seed)
     model = Tagger(ModelConfig(d_model=WIDTH, d_ff=4 * WIDTH, n_heads=2, encoder_layers=1, dropout=0.0))
     if variant == "linear":
-        without_non_linearity(model)
+        remove_non_linearity(model)
     if variant == "none":
         for layer in model.layers:
             layer.feed_forward = Nothing()
-    return accuracy(learn(model, sum_with_previous, steps, seed).model, sum_with_previous, 12)
+    return accuracy(train_tagger(model, sum_with_previous, steps, seed).model, sum_with_previous, 12)
 
 
-def unmixed(between: nn.Module, seed: int) -> float:
+def non_linear_share(between: nn.Module, seed: int) -> float:
     """With attention weights held fast: how far f(x + z) is from f(x) + f(z) − f(0), relative to f(x + z).
 
     f is two attention layers with something between them. A linear f, whatever its depth, is one matrix, and gives zero.
@@ -93,16 +93,20 @@ def compute(quick: bool) -> Depth:
             torch.manual_seed(100 + seed)
             between = nn.Identity() if variant == "none" else FeedForward(ModelConfig(d_model=WIDTH, d_ff=4 * WIDTH))
             if variant == "linear":
-                without_non_linearity(between)
-            found.append(unmixed(between, seed))
+                remove_non_linearity(between)
+            found.append(non_linear_share(between, seed))
         apart[variant] = found
-    return Depth({variant: [learned(variant, steps, seed) for seed in seeds] for variant in VARIANTS}, apart)
+    return Depth({variant: [train_variant(variant, steps, seed) for seed in seeds] for variant in VARIANTS}, apart)
 
 
-def shown(found: Depth) -> Answer:
+def summarise(found: Depth) -> Answer:
     """Each variant a row."""
     rows = [
-        [f"`{variant}`", tiny(max(found.unmixed[variant])) if variant != "relu" else spread(found.unmixed[variant]), spread(right)]
+        [
+            f"`{variant}`",
+            format_tiny(max(found.unmixed[variant])) if variant != "relu" else format_spread(found.unmixed[variant]),
+            format_spread(right),
+        ]
         for variant, right in found.accuracy.items()
     ]
     fields = {variant: f"{100 * sum(right) / len(right):.0f}" for variant, right in found.accuracy.items()}
@@ -114,15 +118,15 @@ def shown(found: Depth) -> Answer:
 def draw(found: Depth, figure: Figure) -> None:
     """Both measures, every seed a dot."""
     left, right = figure.subplots(1, 2)
-    dotted(left, found.unmixed)
+    plot_dots(left, found.unmixed)
     left.set_title("two attention layers: share no matrix can be")
-    dotted(right, found.accuracy)
+    plot_dots(right, found.accuracy)
     right.axhline(1 / WORDS, color="#888", ls=":", lw=1)
     right.text(0.5, 1 / WORDS + 0.015, "chance", ha="center", fontsize=7, color="#555")
     right.set(title="right: sum of two words, after training", ylim=(0, 1.05))
 
 
-def dotted(axes: Axes, values: dict[str, list[float]]) -> None:
+def plot_dots(axes: Axes, values: dict[str, list[float]]) -> None:
     """A bar for the mean and a dot for each seed."""
     labels = {"relu": "feed-forward\nwith ReLU", "linear": "feed-forward\nwithout ReLU", "none": "no\nfeed-forward"}
     for place, (variant, colour) in enumerate(zip(VARIANTS, (BLUE, ORANGE, GREEN), strict=True)):
@@ -134,4 +138,4 @@ def dotted(axes: Axes, values: dict[str, list[float]]) -> None:
     axes.set_xticks(range(len(VARIANTS)), [labels[variant] for variant in VARIANTS], fontsize=8)
 
 
-NON_LINEARITY = Question("non-linearity", compute, shown, draw)
+NON_LINEARITY = Question("non-linearity", compute, summarise, draw)

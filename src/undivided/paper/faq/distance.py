@@ -13,7 +13,7 @@ from undivided.models.cells import Recurrence
 from undivided.nn.attention import MultiHeadAttention
 from undivided.nn.layers import initialise_linear
 from undivided.paper.faq.picture import BLACK, BLUE, GREEN, ORANGE, YELLOW
-from undivided.paper.faq.question import Answer, Question, power
+from undivided.paper.faq.question import Answer, Question, format_magnitude
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -88,15 +88,15 @@ def compute(quick: bool) -> Distances:
     return Distances(longest, {name: [gradients(make, seed, longest) for seed in seeds] for name, (make, _, _) in LAYERS.items()})
 
 
-def shown(found: Distances) -> Answer:
+def summarise(found: Distances) -> Answer:
     """Each layer a row, at distances from near to far."""
     far = found.longest
-    rows = [[f"`{name}`", *(power(found.mean(name, at)) for at in (1, far // 10, far // 2, far))] for name in LAYERS]
-    fields = {name: power(found.mean(key, far) / found.mean(key, 1)) for name, key in (
+    rows = [[f"`{name}`", *(format_magnitude(found.mean(name, at)) for at in (1, far // 10, far // 2, far))] for name in LAYERS]
+    fields = {name: format_magnitude(found.mean(key, far) / found.mean(key, 1)) for name, key in (
         ("tanh", "tanh"), ("lstm", "LSTM"), ("gru", "GRU"), ("lstm_open", "LSTM, gate open"), ("gru_open", "GRU, gate open"),
     )}  # fmt: skip
     attention = found.mean("attention", far) / found.mean("attention", 1)
-    fields |= {"attention": f"{attention:.1f}", "stretched": power(found.mean("tanh, U × 3", far))}
+    fields |= {"attention": f"{attention:.1f}", "stretched": format_magnitude(found.mean("tanh, U × 3", far))}
     fields |= {"near": "1", "tenth": str(far // 10), "half": str(far // 2), "far": str(far), "open": f"{OPEN:g}"}
     return Answer(fields, rows)
 
@@ -114,4 +114,4 @@ def draw(found: Distances, figure: Figure) -> None:
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 
 
-GRADIENTS = Question("gradients", compute, shown, draw, (7.0, 3.2))
+GRADIENTS = Question("gradients", compute, summarise, draw, (7.0, 3.2))

@@ -11,8 +11,8 @@ from undivided.config import ModelConfig
 from undivided.models.transformer import EncoderLayer
 from undivided.nn.attention import causal_mask, padding_mask
 from undivided.nn.layers import initialise_linear
-from undivided.paper.faq.picture import BLUE, ORANGE, banded
-from undivided.paper.faq.question import Answer, Question, spread, tiny
+from undivided.paper.faq.picture import BLUE, ORANGE, plot_band
+from undivided.paper.faq.question import Answer, Question, format_spread, format_tiny
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -107,12 +107,12 @@ def compute(quick: bool) -> Norms:
     return Norms(changes, {kind: [[companions(kind, seed, size) for size in SIZES] for seed in seeds] for kind in KINDS})
 
 
-def shown(found: Norms) -> Answer:
+def summarise(found: Norms) -> Answer:
     """Each trial a row."""
     rows = []
     for name in Changes._fields:
         calm, moved = (getattr(found.changes[kind], name) for kind in KINDS)
-        rows.append([f"`{name}`", tiny(max(calm)), spread(moved)])
+        rows.append([f"`{name}`", format_tiny(max(calm)), format_spread(moved)])
     fields = {name: f"{100 * sum(values) / len(values):.0f}" for name, values in found.changes["batch"]._asdict().items()}
     fields["seeds"] = str(len(found.by_size["batch"]))
     return Answer(fields, rows)
@@ -128,7 +128,7 @@ def draw(found: Norms, figure: Figure) -> None:
         left.bar(places, means, width=0.36, color=colour)
         for place, mean in zip(places, means, strict=True):
             left.text(place, mean, f"{mean:.2f}" if mean > 1e-5 else "0", ha="center", va="bottom", fontsize=8)
-        banded(right, SIZES, found.by_size[kind], colour, f"{kind.capitalize()}Norm")
+        plot_band(right, SIZES, found.by_size[kind], colour, f"{kind.capitalize()}Norm")
     left.set_xticks(range(len(labels)), labels, fontsize=8)
     top = 1.15 * max(sum(values) / len(values) for values in found.changes["batch"])
     left.set(title="change of a sentence's states by …", ylabel="relative to the states", ylim=(0, top))
@@ -138,4 +138,4 @@ def draw(found: Norms, figure: Figure) -> None:
     right.legend()
 
 
-LAYER_NORM = Question("layer-norm", compute, shown, draw)
+LAYER_NORM = Question("layer-norm", compute, summarise, draw)

@@ -10,9 +10,9 @@ from torch import Tensor
 from undivided.config import ModelConfig
 from undivided.models import make_model
 from undivided.nn.layers import Positions
-from undivided.paper.faq.picture import BLACK, BLUE, GREEN, ORANGE, PINK, banded
-from undivided.paper.faq.question import Answer, Question, spread, tiny
-from undivided.paper.faq.trial import Tagger, accuracy, learn, previous
+from undivided.paper.faq.picture import BLACK, BLUE, GREEN, ORANGE, PINK, plot_band
+from undivided.paper.faq.question import Answer, Question, format_spread, format_tiny
+from undivided.paper.faq.trial import Tagger, accuracy, previous, train_tagger
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -63,13 +63,13 @@ def compute_bags(quick: bool) -> dict[str, Bag]:
     return {language: bag(*pair) for language, pair in SENTENCES.items()}
 
 
-def shown_bags(found: dict[str, Bag]) -> Answer:
+def summarise_bags(found: dict[str, Bag]) -> Answer:
     """Each language a row."""
     rows = []
     fields: dict[str, str] = {}
     for language, each in found.items():
         first, second = SENTENCES[language]
-        rows.append([f"`{first}` / `{second}`", tiny(each.pooled[0]), tiny(each.pooled[1])])
+        rows.append([f"`{first}` / `{second}`", format_tiny(each.pooled[0]), format_tiny(each.pooled[1])])
         fields |= {f"{language}_one": first, f"{language}_other": second, f"{language}_apart": f"{each.pooled[1]:.2f}"}
     return Answer(fields, rows)
 
@@ -120,7 +120,7 @@ def compute_reach(quick: bool) -> Reach:
         runs = []
         for seed in range(1, 2 if quick else 4):
             torch.manual_seed(seed)
-            model = learn(Tagger(config(kind)), previous, 30 if quick else 300, seed, TAUGHT).model
+            model = train_tagger(Tagger(config(kind)), previous, 30 if quick else 300, seed, TAUGHT).model
             runs.append([accuracy(model, previous, length) for length in LENGTHS])
             positions = model.embedding.positions
             largest[kind] = 0.0 if kind == "none" or positions is None else float(positions.rows(TAUGHT)[-1].detach().norm())
@@ -128,11 +128,11 @@ def compute_reach(quick: bool) -> Reach:
     return Reach(found, largest)
 
 
-def shown_reach(found: Reach) -> Answer:
+def summarise_reach(found: Reach) -> Answer:
     """Each kind a row."""
     at = [LENGTHS.index(TAUGHT), len(LENGTHS) - 1]
     rows = [
-        [f"`{kind}`", *(spread([run[place] for run in runs]) for place in at), f"{found.largest[kind]:.1f}"]
+        [f"`{kind}`", *(format_spread([run[place] for run in runs]) for place in at), f"{found.largest[kind]:.1f}"]
         for kind, runs in found.accuracy.items()
     ]
     means = {kind: [sum(run[place] for run in runs) / len(runs) for place in at] for kind, runs in found.accuracy.items()}
@@ -148,7 +148,7 @@ def draw_reach(found: Reach, figure: Figure) -> None:
     """Accuracy by length, with the longest length that was taught."""
     axes = figure.subplots()
     for (kind, runs), style in zip(found.accuracy.items(), ("o-", "s-", "^-", "d--"), strict=True):
-        banded(axes, LENGTHS, runs, KINDS[kind], kind, style)
+        plot_band(axes, LENGTHS, runs, KINDS[kind], kind, style)
     axes.axvline(TAUGHT, color="#888", lw=1, ls=":")
     axes.text(TAUGHT + 0.2, 0.03, "longest taught", color="#555", fontsize=8)
     axes.set_xticks(LENGTHS)
@@ -166,7 +166,7 @@ class Joined(NamedTuple):
     """Between the sum, and concatenation whose projection is two unit matrices side by side."""
 
 
-def same_as_sum() -> float:
+def difference_from_sum() -> float:
     """Concatenate, project by (I I), and compare with the sum."""
     joined, added = Positions(config(join="concatenate")), Positions(config())
     x = torch.randn(2, TAUGHT, 32, generator=torch.Generator().manual_seed(1))
@@ -183,11 +183,11 @@ def compute_joined(quick: bool) -> Joined:
         runs = []
         for seed in range(1, 2 if quick else 5):
             torch.manual_seed(seed)
-            runs.append(learn(Tagger(config(join=join)), previous, 30 if quick else 200, seed, TAUGHT))
+            runs.append(train_tagger(Tagger(config(join=join)), previous, 30 if quick else 200, seed, TAUGHT))
         losses[join] = [smooth(run.losses) for run in runs]
         right[join] = [accuracy(run.model, previous, TAUGHT) for run in runs]
         parameters[join] = sum(part.numel() for part in runs[0].model.parameters())
-    return Joined(losses, right, parameters, same_as_sum())
+    return Joined(losses, right, parameters, difference_from_sum())
 
 
 def smooth(losses: list[float], width: int = 10) -> list[float]:
@@ -195,19 +195,19 @@ def smooth(losses: list[float], width: int = 10) -> list[float]:
     return [sum(losses[at : at + width]) / width for at in range(0, len(losses) - width + 1, width)]
 
 
-def shown_joined(found: Joined) -> Answer:
+def summarise_joined(found: Joined) -> Answer:
     """Both as rows."""
     rows = [
         [
             f"`{join}`",
             f"{found.parameters[join]:,}",
-            spread(found.accuracy[join]),
-            spread([run[-1] for run in found.losses[join]], 3),
+            format_spread(found.accuracy[join]),
+            format_spread([run[-1] for run in found.losses[join]], 3),
         ]
         for join in found.losses
     ]
     more = found.parameters["concatenate"] - found.parameters["add"]
-    fields = {"more": f"{more:,}", "difference": tiny(found.difference), "seeds": str(len(found.accuracy["add"]))}
+    fields = {"more": f"{more:,}", "difference": format_tiny(found.difference), "seeds": str(len(found.accuracy["add"]))}
     half = len(found.losses["add"][0]) // 2
     fields["half"] = str(10 * half)
     for join, runs in found.losses.items():
@@ -220,11 +220,11 @@ def draw_joined(found: Joined, figure: Figure) -> None:
     """Both learn."""
     axes = figure.subplots()
     for (join, runs), colour in zip(found.losses.items(), (BLUE, PINK), strict=True):
-        banded(axes, [10 * (step + 1) for step in range(len(runs[0]))], runs, colour, join)
+        plot_band(axes, [10 * (step + 1) for step in range(len(runs[0]))], runs, colour, join)
     axes.set(xlabel="steps", ylabel="loss in training", ylim=(0, None))
     axes.legend()
 
 
-BAG_OF_WORDS = Question("bag-of-words", compute_bags, shown_bags, draw_bags)
-POSITIONS = Question("positions", compute_reach, shown_reach, draw_reach, (6.4, 3.0))
-SUM_OR_CONCATENATE = Question("sum-or-concatenate", compute_joined, shown_joined, draw_joined, (5.6, 2.8))
+BAG_OF_WORDS = Question("bag-of-words", compute_bags, summarise_bags, draw_bags)
+POSITIONS = Question("positions", compute_reach, summarise_reach, draw_reach, (6.4, 3.0))
+SUM_OR_CONCATENATE = Question("sum-or-concatenate", compute_joined, summarise_joined, draw_joined, (5.6, 2.8))

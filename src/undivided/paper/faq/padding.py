@@ -12,9 +12,9 @@ from undivided.config import ModelConfig
 from undivided.data.batches import budget_bounds, pad_rows
 from undivided.models import Transformer
 from undivided.nn.attention import attention_hook
-from undivided.paper.faq.picture import BLUE, ORANGE, heat
-from undivided.paper.faq.question import Answer, Question, tiny
-from undivided.paper.table1.measure import clocked
+from undivided.paper.faq.picture import BLUE, ORANGE, draw_heat_map
+from undivided.paper.faq.question import Answer, Question, format_tiny
+from undivided.paper.table1.measure import time_call
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,7 +52,7 @@ def model() -> Transformer:
     return Transformer(config, 50, 50).eval()
 
 
-def cut(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
+def split_batches(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
     """The lengths of each batch within a budget of tokens, padding included, as training cuts them."""
     return [lengths[start:end] for start, end in budget_bounds(lengths, lengths, budget)]
 
@@ -62,7 +62,7 @@ def orders(count: int, budget: int = 400) -> list[Order]:
     lengths = np.clip(np.random.default_rng(1).lognormal(2.7, 0.6, count), 2, 80).astype(np.int64)
     encoder, found = model(), []
     for name, order in (("random", lengths), ("sorted", np.sort(lengths))):
-        batches = cut(order, budget)
+        batches = split_batches(order, budget)
         places = sum(len(batch) * int(batch.max()) for batch in batches)
         rows = [pad_rows([[5] * int(length) for length in batch]) for batch in batches]
 
@@ -70,11 +70,11 @@ def orders(count: int, budget: int = 400) -> list[Order]:
             return torch.stack([encoder.encode(src, src != 0).states.sum() for src in rows])
 
         with torch.inference_mode():
-            found.append((name, len(batches), 1 - int(lengths.sum()) / places, clocked(encode, rows[0])))
+            found.append((name, len(batches), 1 - int(lengths.sum()) / places, time_call(encode, rows[0])))
     return [Order(name, size, share, seconds / found[-1][3]) for name, size, share, seconds in found]
 
 
-def attended(src: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+def encode_recording(src: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """States `S D` of a sentence, and the weights `S S` of the first head."""
     encoder, caught = model(), []
 
@@ -91,17 +91,17 @@ def compute(quick: bool) -> Padding:
     """Costs over many sentences, masks on one."""
     alone = torch.tensor([[11, 12, 13, 14]])
     src = pad_rows([alone[0].tolist(), [20] * (REAL + PADS)])[:1]
-    states, _ = attended(alone, None)
+    states, _ = encode_recording(alone, None)
     weights, change, share = [], [], []
     for mask in (src != 0, None):
-        with_padding, seen = attended(src, mask)
+        with_padding, seen = encode_recording(src, mask)
         weights.append(seen[:REAL].tolist())
         change.append(float((with_padding[:REAL] - states).norm() / states.norm()))
         share.append(float(seen[:REAL, REAL:].sum() / REAL))
     return Padding(orders(150 if quick else 600), (weights[0], weights[1]), (change[0], change[1]), (share[0], share[1]))
 
 
-def shown(found: Padding) -> Answer:
+def summarise(found: Padding) -> Answer:
     """Each order of the sentences a row."""
     rows = [[f"`{each.name}`", str(each.batches), f"{100 * each.padding:.0f} %", f"{each.time:.2f}"] for each in found.orders]
     fields = {
@@ -109,7 +109,7 @@ def shown(found: Padding) -> Answer:
         "sorted": f"{100 * found.orders[1].padding:.0f}",
         "slower": f"{found.orders[0].time:.1f}",
         "share": f"{100 * found.on_padding[1]:.0f}",
-        "change": tiny(found.change[0]),
+        "change": format_tiny(found.change[0]),
         "change_unmasked": f"{found.change[1]:.2f}",
         "pads": str(PADS),
     }
@@ -127,8 +127,8 @@ def draw(found: Padding, figure: Figure) -> None:
     cost.set(title="padding in batches", ylim=(0, 1.15 * max(shares)), ylabel="% of places")
     words = [f"w{number}" for number in range(1, REAL + 1)]
     for axes, cells, title in ((without, found.weights[1], "weights, no mask"), (masked, found.weights[0], "weights, mask")):
-        heat(axes, cells, [*words, *["pad"] * PADS], words)
+        draw_heat_map(axes, cells, [*words, *["pad"] * PADS], words)
         axes.set_title(title)
 
 
-PADDING = Question("padding", compute, shown, draw, timed=True)
+PADDING = Question("padding", compute, summarise, draw, timed=True)

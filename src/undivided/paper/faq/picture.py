@@ -47,7 +47,7 @@ def write_picture(question: Question[Any], numbers: Any, path: Path) -> None:
     write_atomic(path, small.getvalue())
 
 
-def banded(axes: Axes, xs: Any, runs: Any, colour: str, label: str, style: str = "-") -> None:
+def plot_band(axes: Axes, xs: Any, runs: Any, colour: str, label: str, style: str = "-") -> None:
     """A line through the means of several runs, and a band from the least to the largest."""
     columns = list(zip(*runs, strict=True))
     means = [sum(column) / len(column) for column in columns]
@@ -55,7 +55,7 @@ def banded(axes: Axes, xs: Any, runs: Any, colour: str, label: str, style: str =
     axes.plot(xs, means, style, color=colour, label=label, lw=1.8)
 
 
-def heat(axes: Axes, cells: Any, columns: list[str], rows: list[str]) -> None:
+def draw_heat_map(axes: Axes, cells: Any, columns: list[str], rows: list[str]) -> None:
     """A small heat map with its numbers; cells that are exactly 0 stay white and have none."""
     top = max(max(row) for row in cells)
     shades = [[(value / top) ** 0.7 if value else math.nan for value in row] for row in cells]

@@ -27,7 +27,7 @@ class Question(Generic[Numbers]):
     name: str
     compute: Callable[[bool], Numbers]
     """Takes whether it should be quick: fewer draws, seeds and steps."""
-    shown: Callable[[Numbers], Answer]
+    summarise: Callable[[Numbers], Answer]
     draw: Callable[[Numbers, Figure], None]
     size: tuple[float, float] = (7.2, 2.9)
     """Of the picture, in inches."""
@@ -35,19 +35,19 @@ class Question(Generic[Numbers]):
     """Whether some of the numbers are ratios of times, which no seed fixes."""
 
 
-def spread(values: Sequence[float], digits: int = 2) -> str:
+def format_spread(values: Sequence[float], digits: int = 2) -> str:
     """The mean of some seeds with the least and the largest: `0.97 (0.95–0.99)`."""
     low, high = min(values), max(values)
     return f"{sum(values) / len(values):.{digits}f} ({low:.{digits}f}–{high:.{digits}f})"
 
 
-def tiny(value: float) -> str:
+def format_tiny(value: float) -> str:
     """A number that is zero but for rounding is told as such; others with three decimals."""
     if value == 0:
         return "0"
     return "< 0.00001" if value < 1e-5 else f"{value:.3f}"
 
 
-def power(value: float) -> str:
+def format_magnitude(value: float) -> str:
     """Numbers of very different sizes: `0.52`, or `3e-07`."""
     return f"{value:.2f}" if 0.01 <= value < 1000 else f"{value:.0e}"

@@ -14,7 +14,7 @@ from undivided.models import make_model
 from undivided.nn.attention import attention
 from undivided.nn.layers import Embedding, sinusoids
 from undivided.paper.faq.picture import BLUE, GREEN, ORANGE
-from undivided.paper.faq.question import Answer, Question, power
+from undivided.paper.faq.question import Answer, Question, format_magnitude
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,10 +58,14 @@ def compute_scores(quick: bool) -> list[Scores]:
     return [scores(d_k, 100 if quick else 1000) for d_k in (4, 16, 64, 256, 1024)]
 
 
-def shown_scores(found: list[Scores]) -> Answer:
+def summarise_scores(found: list[Scores]) -> Answer:
     """Each width a row."""
     rows = [
-        [str(each.d_k), *(f"{value:.2f}" for value in (*each.variance, *each.largest)), *(power(value) for value in each.gradient)]
+        [
+            str(each.d_k),
+            *(f"{value:.2f}" for value in (*each.variance, *each.largest)),
+            *(format_magnitude(value) for value in each.gradient),
+        ]
         for each in found
     ]
     last = found[-1]
@@ -125,7 +129,7 @@ def compute_norms(quick: bool) -> list[Norms]:
     return [norms(d_model) for d_model in (64, 128, 256, 512, 1024)]
 
 
-def shown_norms(found: list[Norms]) -> Answer:
+def summarise_norms(found: list[Norms]) -> Answer:
     """Each width a row; in the text, the paper's base."""
     rows = [
         [str(each.d_model), *(f"{value:.2f}" for value in (each.bare, each.scaled, each.position, *each.alike))] for each in found
@@ -163,5 +167,5 @@ def draw_norms(found: list[Norms], figure: Figure) -> None:
         axes.set_xlabel("d_model")
 
 
-SQRT_DK = Question("sqrt-dk", compute_scores, shown_scores, draw_scores)
-SQRT_D_MODEL = Question("sqrt-d-model", compute_norms, shown_norms, draw_norms)
+SQRT_DK = Question("sqrt-dk", compute_scores, summarise_scores, draw_scores)
+SQRT_D_MODEL = Question("sqrt-d-model", compute_norms, summarise_norms, draw_norms)

@@ -52,14 +52,14 @@ def previous(words: Tensor) -> Tensor:
     return torch.cat([words[:, :1], words[:, :-1]], dim=1)
 
 
-class Learned(NamedTuple):
+class TrainedTagger(NamedTuple):
     """A trained tagger and the loss of every step."""
 
     model: Tagger
     losses: list[float]
 
 
-def learn(model: Tagger, tags: Tags, steps: int, seed: int, longest: int = 12, rate: float = 0.01) -> Learned:
+def train_tagger(model: Tagger, tags: Tags, steps: int, seed: int, longest: int = 12, rate: float = 0.01) -> TrainedTagger:
     """Train on random sentences of 4 to `longest` words."""
     chance = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.Adam(model.parameters(), lr=rate, betas=(0.9, 0.98))
@@ -68,12 +68,12 @@ def learn(model: Tagger, tags: Tags, steps: int, seed: int, longest: int = 12, r
         length = int(torch.randint(4, longest + 1, (), generator=chance))
         words = torch.randint(WORDS, (32, length), generator=chance)
         loss = F.cross_entropy(model(words).flatten(0, 1), tags(words).flatten())
-        descend(model, optimizer, loss, rate * min(1, (step + 1) / 20))
+        optimizer_step(model, optimizer, loss, rate * min(1, (step + 1) / 20))
         losses.append(float(loss.detach()))
-    return Learned(model, losses)
+    return TrainedTagger(model, losses)
 
 
-def descend(model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor, rate: float) -> None:
+def optimizer_step(model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor, rate: float) -> None:
     """One step at a rate."""
     for group in optimizer.param_groups:
         group["lr"] = rate
@@ -100,13 +100,13 @@ def sentences(count: int, length: int, chance: torch.Generator) -> list[list[int
     return torch.randint(FIRST_WORD, FIRST_WORD + WORDS, (count, length), generator=chance).tolist()
 
 
-def twice(sources: Sequence[Sequence[int]]) -> Batch:
+def repeat_words(sources: Sequence[Sequence[int]]) -> Batch:
     """Sentences and, as their translations, every word of them twice."""
     targets = [[word for word in source for _ in range(2)] + [EOS] for source in sources]
     return make_batch([[*source, EOS] for source in sources], targets)
 
 
-def taught_twice(shifted: bool, steps: int, seed: int = 1) -> tuple[Transformer, float]:
+def train_repeater(shifted: bool, steps: int, seed: int = 1) -> tuple[Transformer, float]:
     """A Transformer that learned to say every word twice, and its last loss in training; `shifted` as the paper says, or not."""
     torch.manual_seed(seed)
     config = ModelConfig(d_model=32, d_ff=64, n_heads=1, encoder_layers=1, decoder_layers=1, dropout=0.0, norm="pre")
@@ -114,9 +114,9 @@ def taught_twice(shifted: bool, steps: int, seed: int = 1) -> tuple[Transformer,
     optimizer, chance, last = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98)), torch.Generator().manual_seed(seed), 0.0
     for step in range(steps):
         length = int(torch.randint(2, 6, (), generator=chance))
-        batch = twice(sentences(32, length, chance))
+        batch = repeat_words(sentences(32, length, chance))
         states = model.decode(model.encode(batch.src, None), batch.tgt_in if shifted else batch.tgt_out)
         loss = F.cross_entropy(model.logits(states).flatten(0, 1), batch.tgt_out.flatten())
-        descend(model, optimizer, loss, 0.01 * min(1, (step + 1) / 20, (steps - step) / 60))
+        optimizer_step(model, optimizer, loss, 0.01 * min(1, (step + 1) / 20, (steps - step) / 60))
         last = float(loss.detach())
     return model.eval(), last

@@ -48,8 +48,8 @@ class Counts(NamedTuple):
 
 def sentence_counts(gold: Tree, ours: Tree) -> Counts | None:
     """How two trees over the same words agree; None where, after deletion, they are not over the same words."""
-    gold_words, gold_brackets = _counted(gold)
-    our_words, our_brackets = _counted(ours)
+    gold_words, gold_brackets = _scored_parts(gold)
+    our_words, our_brackets = _scored_parts(ours)
     if not our_words or [leaf.word for leaf in gold_words] != [leaf.word for leaf in our_words]:
         return None
     matched = (Counter(gold_brackets) & Counter(our_brackets)).total()
@@ -58,7 +58,7 @@ def sentence_counts(gold: Tree, ours: Tree) -> Counts | None:
     return Counts(len(gold_brackets), len(our_brackets), matched, crossing, len(gold_words), tagged)
 
 
-def _counted(tree: Tree) -> tuple[list[Leaf], list[Bracket]]:
+def _scored_parts(tree: Tree) -> tuple[list[Leaf], list[Bracket]]:
     """The words and brackets of a tree that count."""
     words: list[Leaf] = []
 
@@ -106,7 +106,7 @@ class Agreement:
         )
 
 
-def agreement(counts: Sequence[Counts | None]) -> Agreement:
+def compute_agreement(counts: Sequence[Counts | None]) -> Agreement:
     """The figures of a corpus from those of its sentences."""
     valid = [each for each in counts if each is not None]
     total = Counts(*map(sum, zip(*valid, strict=True))) if valid else Counts(0, 0, 0, 0, 0, 0)
@@ -126,4 +126,4 @@ def share(part: int, whole: int) -> float:
 
 def score_trees(gold: Iterable[Node], ours: Iterable[Node]) -> Agreement:
     """The agreement of two lists of trees over the same sentences."""
-    return agreement([sentence_counts(*both) for both in zip(gold, ours, strict=True)])
+    return compute_agreement([sentence_counts(*both) for both in zip(gold, ours, strict=True)])

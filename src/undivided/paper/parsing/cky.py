@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from undivided.paper.parsing.pcfg import Grammar, unbinarised, word_leaf
+from undivided.paper.parsing.pcfg import Grammar, unbinarise, word_leaf
 from undivided.paper.parsing.trees import TOP, Node, Tree
 
 NEVER = np.float32(-1e30)
@@ -66,7 +66,7 @@ class Parser:
         """The tree of a sentence; every sentence gets one."""
         if not words:
             return Parse(Node(TOP, ()))
-        parts = cut(words, LONGEST)
+        parts = split_sentence(words, LONGEST)
         trees = [self._chart(part) for part in parts]
         failed = sum(tree is None for tree in trees)
         children = [
@@ -111,7 +111,7 @@ class Parser:
         for tag, score in self.grammar.lexicon.scores(word).items():
             scores[self.ids[tag]] = score
         rules, divides = np.zeros(len(scores), dtype=np.int64), np.full(len(scores), -1)
-        return self._kept(scores, rules, divides)
+        return self._prune(scores, rules, divides)
 
     def _span(self, start: int, end: int, by_start: np.ndarray, by_end: np.ndarray) -> Cell:
         lefts, rights = by_start[start, start + 1 : end], by_end[end, start + 1 : end]  # divides × symbols
@@ -128,9 +128,9 @@ class Parser:
             last = order[np.flatnonzero(np.append(above[order][1:] != above[order][:-1], True))]
             scores[above[last]] = values[last]
             rules[above[last]], divides[above[last]] = useful[last], start + 1 + where[last]
-        return self._kept(scores, rules, divides)
+        return self._prune(scores, rules, divides)
 
-    def _kept(self, scores: np.ndarray, rules: np.ndarray, divides: np.ndarray) -> Cell:
+    def _prune(self, scores: np.ndarray, rules: np.ndarray, divides: np.ndarray) -> Cell:
         """One unary step, then the symbols that are worth keeping."""
         values = scores[self.unary_below] + self.unary_weights
         order = np.lexsort((values, self.unary_above))
@@ -153,15 +153,15 @@ class Parser:
         rule, divide, name = int(cell.rules[at]), int(cell.divides[at]), self.names[symbol]
         if rule < 0:
             below = self._tree(chart, words, start, end, int(self.unary_below[-1 - rule]))
-            return [unbinarised(name, below)]
+            return [unbinarise(name, below)]
         if divide < 0:
             return [word_leaf(name, words[start])]
         children = self._tree(chart, words, start, divide, int(self.left[rule]))
         children += self._tree(chart, words, divide, end, int(self.right[rule]))
-        return children if name.startswith("@") else [unbinarised(name, children)]
+        return children if name.startswith("@") else [unbinarise(name, children)]
 
 
-def cut(words: Sequence[str], longest: int) -> list[Sequence[str]]:
+def split_sentence(words: Sequence[str], longest: int) -> list[Sequence[str]]:
     """A sentence in pieces of at most `longest` words, each cut after the last punctuation in its second half, if any."""
     pieces: list[Sequence[str]] = []
     while len(words) > longest:

@@ -23,7 +23,7 @@ Kind = tuple[str, str, int]
 """Of a constituent: the label above it, its own, and how many bits the number of its words has."""
 
 
-def grafted(trees: Sequence[Node], copies: int, seed: int) -> Iterator[Node]:
+def graft_trees(trees: Sequence[Node], copies: int, seed: int) -> Iterator[Node]:
     """So many times every tree with some constituents replaced; a tree without a fitting graft is left out of a copy.
 
     A constituent gives way to one with the same label, under the same label, and of about as many words. No token of form

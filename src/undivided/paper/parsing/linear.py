@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Literal, get_args
 
-from undivided.paper.parsing.trees import TOP, Leaf, Node, Tree, escaped
+from undivided.paper.parsing.trees import TOP, Leaf, Node, Tree, escape_brackets
 
 Form = Literal["compact", "vinyals"]
 Tags = Literal["keep", "xx"]
@@ -64,24 +64,26 @@ def _units(tree: Node, closing: bool, tags: Tags) -> list[tuple[list[str], str, 
     return units
 
 
-def aligned(units: Sequence[str], pieces: Sequence[int]) -> list[str]:
+def align_to_subwords(units: Sequence[str], pieces: Sequence[int]) -> list[str]:
     """Compact tokens made as many as the source has subwords: `~` for each further subword of a word."""
     return [each for unit, count in zip(units, pieces, strict=True) for each in (unit, *[SAME_WORD] * (count - 1))]
 
 
 def repair(text: str, words: Sequence[str], tag_of: Callable[[str], str] | None = None) -> Node:
     """A tree over exactly these words from whatever a model wrote, in either form."""
-    return mended(text, words, tag_of)[0]
+    return repair_with_faults(text, words, tag_of)[0]
 
 
-def mended(text: str, words: Sequence[str], tag_of: Callable[[str], str] | None = None) -> tuple[Node, frozenset[Fault]]:
+def repair_with_faults(
+    text: str, words: Sequence[str], tag_of: Callable[[str], str] | None = None
+) -> tuple[Node, frozenset[Fault]]:
     """As `repair`, and what was wrong with the text: nothing where it was a tree over exactly these words already.
 
     Tags stand for the words in turn. Too many are ignored; words that none stands for join the last constituent. Brackets
     that close nothing are ignored, those left open close at the end, and those around no word vanish. A closing bracket
     with a label closes the innermost open one of that label, and all inside of it.
     """
-    builder = _Builder(words, tag_of or guessed_tag)
+    builder = _Builder(words, tag_of or guess_tag)
     for opened, closed, closing_label, tag in SYMBOL.findall(text):
         if opened:
             builder.open(opened)
@@ -91,7 +93,7 @@ def mended(text: str, words: Sequence[str], tag_of: Callable[[str], str] | None 
             builder.word(tag)
     if re.search(r"[^\s|]", SYMBOL.sub("", text)):
         builder.faults.add("other")
-    return builder.finished(), frozenset(builder.faults)
+    return builder.finish(), frozenset(builder.faults)
 
 
 class _Builder:
@@ -123,15 +125,15 @@ class _Builder:
             self.faults.add("too many words")
             return
         word = self.words[self.used]
-        self.stack[-1][1].append(Leaf(self.tag_of(word) if tag == XX else tag, escaped(word)))
+        self.stack[-1][1].append(Leaf(self.tag_of(word) if tag == XX else tag, escape_brackets(word)))
         self.used += 1
 
-    def finished(self) -> Node:
+    def finish(self) -> Node:
         self._close_inside(0)
         children = self.stack[0][1]
         if self.used < len(self.words):
             self.faults.add("too few words")
-            rest = [Leaf(self.tag_of(word), escaped(word)) for word in self.words[self.used :]]
+            rest = [Leaf(self.tag_of(word), escape_brackets(word)) for word in self.words[self.used :]]
             if children and isinstance(last := children[-1], Node):
                 children[-1] = Node(last.label, (*last.children, *rest))
             else:
@@ -156,7 +158,7 @@ _PUNCTUATION = {",": ",", ".": ".", "?": ".", "!": ".", ":": ":", ";": ":", "--"
                 "(": "-LRB-", ")": "-RRB-", "[": "-LRB-", "]": "-RRB-", "{": "-LRB-", "}": "-RRB-"}  # fmt: skip
 
 
-def guessed_tag(word: str) -> str:
+def guess_tag(word: str) -> str:
     """The tag of a word that a model gave none: that of punctuation, else `XX`."""
     return _PUNCTUATION.get(word, XX)
 

@@ -16,11 +16,11 @@ from undivided.core.files import build_folder, sha256_of
 from undivided.data.subwords import Subwords, Tokenizer, learn_subwords, learn_words, vocab_size_for
 from undivided.inference.engines.torch import TorchEngine
 from undivided.inference.translator import Translation, Translator
-from undivided.paper.parsing.grafts import grafted
-from undivided.paper.parsing.linear import Form, Tags, aligned, linearise, mended, repair
-from undivided.paper.parsing.trees import Node, read_most_trees, read_trees, unescaped, words
-from undivided.paper.parsing.whole import Whole
-from undivided.paper.runs import settled, trained
+from undivided.paper.parsing.constraint import TreeConstraint
+from undivided.paper.parsing.grafts import graft_trees
+from undivided.paper.parsing.linear import Form, Tags, align_to_subwords, linearise, repair, repair_with_faults
+from undivided.paper.parsing.trees import Node, read_training_trees, read_trees, unescape_brackets, words
+from undivided.paper.runs import pin_settings, train_or_load
 
 PARTS = ("train", "dev", "test")
 SUFFIXES = (".mrg", ".trees", ".ptb", ".txt")
@@ -49,7 +49,7 @@ def open_treebank(folder: Path, first: int, console: Console, grafts: int = 0) -
         raise InputError(list_faults("the treebank has", missing))
     paths = [found[part][0] for part in PARTS]
     dev, test = read_trees(*paths[1:])
-    train, faults = read_most_trees(paths[0])
+    train, faults = read_training_trees(paths[0])
     for fault in faults:
         console.warn(f"left out of training: {fault}")
     first = first or max(len(train), len(dev), len(test))
@@ -58,50 +58,55 @@ def open_treebank(folder: Path, first: int, console: Console, grafts: int = 0) -
 
 
 @dataclass(frozen=True)
-class Writing:
+class TreeFormat:
     """How trees are written for a model."""
 
     form: Form = "compact"
     tags: Tags = "keep"
 
 
-def teach(values: Values, bank: Treebank, writing: Writing, out: Path, console: Console) -> Path:
+def train_parser(values: Values, bank: Treebank, tree_format: TreeFormat, out: Path, console: Console) -> Path:
     """Train a recipe to parse, or go on, or find it done: the model folder."""
-    facts: Values = {"form": writing.form, "tags": writing.tags, "trees": bank.digests, "sizes": [len(bank.train), len(bank.dev)]}
+    facts: Values = {
+        "form": tree_format.form,
+        "tags": tree_format.tags,
+        "trees": bank.digests,
+        "sizes": [len(bank.train), len(bank.dev)],
+    }
     if bank.grafts:
         facts["grafts"] = bank.grafts
     draft = build_recipe(values)
-    settled(out / "parsing.json", {**facts, "tokens": as_values(draft.tokens)}, "a parser")
-    tokenizer = prepare_tokenizer(draft, bank, writing, out / "subwords")
+    pin_settings(out / "parsing.json", {**facts, "tokens": as_values(draft.tokens)}, "a parser")
+    tokenizer = prepare_tokenizer(draft, bank, tree_format, out / "subwords")
     places: Values = {}
-    grafts = list(grafted(bank.train, bank.grafts, draft.train.seed))
+    grafts = list(graft_trees(bank.train, bank.grafts, draft.train.seed))
     for part, trees in (("train", [*bank.train, *grafts]), ("valid", bank.dev)):
         pair = [out / "data" / f"{part}.{side}" for side in ("words", "brackets")]
         if not all(path.exists() for path in pair):
-            _write_pairs(pair, trees, tokenizer.source, writing)
+            _write_pairs(pair, trees, tokenizer.source, tree_format)
         places[part] = [[str(path) for path in pair]]
     ready = {"ready": str(out / "subwords"), "joint": False}
-    model = trained(merge(values, {"data": places, "tokens": ready, "train": {"out": str(out / "model")}}), console)
+    model = train_or_load(merge(values, {"data": places, "tokens": ready, "train": {"out": str(out / "model")}}), console)
     console.say(f"it writes trees; parse text with: undivided paper parse {model}")
     return model
 
 
-def prepare_tokenizer(recipe: Recipe, bank: Treebank, writing: Writing, home: Path) -> Tokenizer:
+def prepare_tokenizer(recipe: Recipe, bank: Treebank, tree_format: TreeFormat, home: Path) -> Tokenizer:
     """Subwords of the words, and one token for every token of the trees: learned once, then read."""
     if not home.is_dir():
         sources = [source_text(words(tree)) for tree in bank.train]
         size = recipe.tokens.vocab_size or vocab_size_for(len(sources))
         source = Subwords(learn_subwords(sources, recipe.tokens, size, recipe.train.seed))
-        target = Subwords(learn_words(_targets(bank.train, source, writing), recipe.train.seed))
+        target = Subwords(learn_words(_targets(bank.train, source, tree_format), recipe.train.seed))
         with build_folder(home) as building:
             Tokenizer(source, target).save(building)
     return Tokenizer.load(home)
 
 
-def _write_pairs(pair: Sequence[Path], trees: Sequence[Node], source: Subwords, writing: Writing) -> None:
+def _write_pairs(pair: Sequence[Path], trees: Sequence[Node], source: Subwords, tree_format: TreeFormat) -> None:
     pair[0].parent.mkdir(parents=True, exist_ok=True)
     sources = (source_text(words(tree)) for tree in trees)
-    for path, lines in zip(pair, (sources, _targets(trees, source, writing)), strict=True):
+    for path, lines in zip(pair, (sources, _targets(trees, source, tree_format)), strict=True):
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
@@ -110,16 +115,16 @@ def source_text(sentence: Sequence[str]) -> str:
     return " ".join(sentence)
 
 
-def _targets(trees: Iterable[Node], source: Subwords, writing: Writing) -> Iterator[str]:
+def _targets(trees: Iterable[Node], source: Subwords, tree_format: TreeFormat) -> Iterator[str]:
     """Each tree as the text that the model learns to write."""
     known: dict[str, int] = {}
     for tree in trees:
-        tokens = linearise(tree, writing.form, writing.tags)
-        if writing.form == "compact":
+        tokens = linearise(tree, tree_format.form, tree_format.tags)
+        if tree_format.form == "compact":
             sentence = words(tree)
             new = [word for word in sentence if word not in known]
             known.update(zip(new, (len(row) - 1 for row in source.encode(new)), strict=True))
-            tokens = aligned(tokens, [known[word] for word in sentence])
+            tokens = align_to_subwords(tokens, [known[word] for word in sentence])
         yield " ".join(tokens)
 
 
@@ -135,7 +140,7 @@ class Output(NamedTuple):
     text: str
 
 
-def outputs(
+def generate_outputs(
     translator: Translator,
     sentences: Sequence[Sequence[str]],
     search: SearchConfig,
@@ -146,7 +151,7 @@ def outputs(
     In form `compact` a search that writes nothing but trees over the words. Where that finds none, where a sentence is longer
     than training's, and in other forms: the best hypothesis of the beam that is such a tree, else the best.
     """
-    found = _whole_trees(translator, sentences, search, advance)
+    found = _constrained_trees(translator, sentences, search, advance)
     left = [sentence for place, sentence in enumerate(sentences) if place not in found]
     # A sentence has one tree, however many full stops it has.
     wanted = as_values(search) | {"sentences": False, "n_best": search.beam_size}
@@ -157,16 +162,16 @@ def outputs(
 
 def _best(result: Translation, sentence: Sequence[str]) -> Output:
     texts = [text for text, _ in result.alternatives] or [result.text]
-    rank = next((place for place, text in enumerate(texts) if not mended(text, sentence)[1]), 0)
+    rank = next((place for place, text in enumerate(texts) if not repair_with_faults(text, sentence)[1]), 0)
     return Output(result.finished or rank > 0, result.pieces, rank, texts[rank])
 
 
-def _whole_trees(
+def _constrained_trees(
     translator: Translator, sentences: Sequence[Sequence[str]], search: SearchConfig, advance: Callable[[int], None]
 ) -> dict[int, Output]:
     """By the places of sentences, what a search finds that writes nothing but trees over their words."""
     tokenizer, found = translator.artifact.tokenizer, {}
-    whole = Whole.of(tokenizer.target, translator.device)
+    whole = TreeConstraint.of(tokenizer.target, translator.device)
     if whole is None:
         return {}
     rows = tokenizer.source.encode([source_text(sentence) for sentence in sentences])
@@ -189,7 +194,7 @@ def _whole_trees(
 
 def parse(translator: Translator, sentences: Sequence[Sequence[str]], search: SearchConfig) -> Iterator[Node]:
     """A tree over exactly the words of each sentence, whatever the model writes."""
-    for sentence, output in zip(sentences, outputs(translator, sentences, search), strict=True):
+    for sentence, output in zip(sentences, generate_outputs(translator, sentences, search), strict=True):
         yield repair(output.text, sentence)
 
 
@@ -204,7 +209,7 @@ TOKEN = re.compile(
 )
 
 
-def tokenised(text: str) -> list[str]:
+def tokenise_text(text: str) -> list[str]:
     """Raw text as words, about as treebanks cut it: punctuation, brackets, hyphens and slashes stand alone.
 
     Straight quotes become the treebank's: `` `` `` where they open, `''` where they close.
@@ -227,15 +232,15 @@ def parse_lines(
         raise InputError(f"{model}: this model does not write trees; train one with: undivided paper table4 RECIPE --trees DIR")
     batch: list[list[str]] = []
     for number, line in enumerate(lines, 1):
-        batch.append([unescaped(word) for word in line.split()] if ready else tokenised(line))
+        batch.append([unescape_brackets(word) for word in line.split()] if ready else tokenise_text(line))
         if len(batch[-1]) > translator.longest:
             console.warn(f"line {number}: {plural(len(batch[-1]), 'word')}, more than training ever saw; parsed in pieces")
         if len(batch) == 500:
-            yield from _parsed(translator, batch, config)
+            yield from _parse_batch(translator, batch, config)
             batch = []
-    yield from _parsed(translator, batch, config)
+    yield from _parse_batch(translator, batch, config)
 
 
-def _parsed(translator: Translator, batch: list[list[str]], search: SearchConfig) -> Iterator[Node | None]:
+def _parse_batch(translator: Translator, batch: list[list[str]], search: SearchConfig) -> Iterator[Node | None]:
     for sentence, tree in zip(batch, parse(translator, batch, search), strict=True):
         yield tree if sentence else None

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
-from undivided.paper.parsing.trees import TOP, Leaf, Node, Tree, escaped, unescaped
+from undivided.paper.parsing.trees import TOP, Leaf, Node, Tree, escape_brackets, unescape_brackets
 
 Rule = tuple[str, ...]
 """What stands above, then one or two below."""
@@ -75,7 +75,7 @@ def _rules(tree: Tree, parent: str) -> Iterator[Rule]:
         above, tree = tree.label, tree.children[0]
     if isinstance(tree, Leaf):
         symbol = f"{tree.tag}^{above}"
-        yield f"\0{symbol}", unescaped(tree.word)
+        yield f"\0{symbol}", unescape_brackets(tree.word)
     else:
         symbol = f"{tree.label}^{above}"
         children = []
@@ -83,12 +83,12 @@ def _rules(tree: Tree, parent: str) -> Iterator[Rule]:
             for rule in _rules(child, tree.label):
                 yield rule
             children.append(rule[0].removeprefix("\0"))
-        yield from _binarised(symbol, children)
+        yield from _binarise(symbol, children)
     if chain:
         yield f"{'+'.join(chain)}+^{parent}", symbol
 
 
-def _binarised(symbol: str, children: Sequence[str]) -> Iterator[Rule]:
+def _binarise(symbol: str, children: Sequence[str]) -> Iterator[Rule]:
     """A → B C D as A → B @A|B and @A|B → C D; the rule of the symbol itself last."""
     seen = [child.partition("^")[0].rstrip("+") for child in children]
     lefts = [symbol] + [f"@{symbol}|{','.join(seen[max(0, n - REMEMBERED) : n])}" for n in range(1, len(children) - 1)]
@@ -140,7 +140,7 @@ def classes(word: str) -> list[str]:
     return [f"{shape}-{word[-3:].lower()}", f"{shape}-{word[-2:].lower()}", f"{shape}-", ""]
 
 
-def unbinarised(symbol: str, children: list[Tree]) -> Node:
+def unbinarise(symbol: str, children: list[Tree]) -> Node:
     """The constituent of a symbol of the grammar: a chain of labels becomes a chain of constituents again."""
     *chain, lowest = symbol.partition("^")[0].rstrip("+").split("+")
     tree = Node(lowest, tuple(children))
@@ -151,4 +151,4 @@ def unbinarised(symbol: str, children: list[Tree]) -> Node:
 
 def word_leaf(symbol: str, word: str) -> Leaf:
     """A word under the tag of a symbol."""
-    return Leaf(symbol.partition("^")[0], escaped(word))
+    return Leaf(symbol.partition("^")[0], escape_brackets(word))

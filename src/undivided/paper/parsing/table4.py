@@ -16,13 +16,13 @@ from undivided.core.errors import InputError
 from undivided.data.store import open_store
 from undivided.inference.translator import Translator
 from undivided.paper import report
-from undivided.paper.parsing.brackets import Agreement, Counts, agreement, sentence_counts
+from undivided.paper.parsing.brackets import Agreement, Counts, compute_agreement, sentence_counts
 from undivided.paper.parsing.cky import LONGEST, Parse, Parser
-from undivided.paper.parsing.linear import FAULTS, Fault, mended
-from undivided.paper.parsing.parser import Output, Treebank, Writing, open_treebank, outputs, teach
+from undivided.paper.parsing.linear import FAULTS, Fault, repair_with_faults
+from undivided.paper.parsing.parser import Output, Treebank, TreeFormat, generate_outputs, open_treebank, train_parser
 from undivided.paper.parsing.pcfg import Grammar
-from undivided.paper.parsing.trees import Node, leaves, parse_tree, retagged, words, write_trees, written
-from undivided.paper.runs import facts_of, fingerprint, line_by_line
+from undivided.paper.parsing.trees import Node, leaves, parse_tree, retag, to_brackets, words, write_trees
+from undivided.paper.runs import compute_lines, fingerprint, read_facts
 
 PAPER: tuple[tuple[str, str, float], ...] = (
     ("Vinyals & Kaiser et al. (2014)", "WSJ only, discriminative", 88.3),
@@ -72,13 +72,13 @@ class Entry:
     @property
     def agreement(self) -> Agreement:
         """On test."""
-        return agreement(self.test)
+        return compute_agreement(self.test)
 
 
 def table4(
     recipes: dict[str, Values],
     trees: Path,
-    writing: Writing,
+    tree_format: TreeFormat,
     out: Path,
     console: Console,
     *,
@@ -92,15 +92,15 @@ def table4(
     bank = open_treebank(trees, first, console, grafts)
     entries = []
     for name, values in recipes.items():
-        entries.append(taught_entry(name, values, bank, writing, out / name, console))
+        entries.append(evaluate_recipe(name, values, bank, tree_format, out / name, console))
     if grammar:
-        entries.append(grammar_entry(bank, out / "grammar", console))
+        entries.append(evaluate_grammar(bank, out / "grammar", console))
     return entries
 
 
-def taught_entry(name: str, values: Values, bank: Treebank, writing: Writing, out: Path, console: Console) -> Entry:
+def evaluate_recipe(name: str, values: Values, bank: Treebank, tree_format: TreeFormat, out: Path, console: Console) -> Entry:
     """Train, parse and score one recipe."""
-    model = teach(values, bank, writing, out, console)
+    model = train_parser(values, bank, tree_format, out, console)
     asked = build_recipe(values)
     translator = Translator(model, asked.train.device, asked.train.threads, ENGINE)
     # A training that was done before may have begun with other settings of search than are asked for now.
@@ -110,7 +110,7 @@ def taught_entry(name: str, values: Values, bank: Treebank, writing: Writing, ou
     for part, gold in (("dev", bank.dev), ("test", bank.test)):
         progress = Progress(console, f"parsed {part} sentences", len(gold))
         found[part] = _outputs(translator, search, gold, out / f"{part}-{key}.tsv", progress)
-        mends[part] = [mended(output.text, words(tree)) for output, tree in zip(found[part], gold, strict=True)]
+        mends[part] = [repair_with_faults(output.text, words(tree)) for output, tree in zip(found[part], gold, strict=True)]
         console.clear()
     parsed = {part: [tree for tree, _ in each] for part, each in mends.items()}
     entry = _entry(name, _made(translator, model, search), bank, parsed, out)
@@ -126,15 +126,15 @@ def _outputs(translator: Translator, search: SearchConfig, gold: Sequence[Node],
     """What the model writes for the words of some trees, kept as it is, so that what repair did can be told."""
 
     def work(trees: Sequence[Node]) -> Iterator[str]:
-        for each in outputs(translator, [words(tree) for tree in trees], search, progress.advance):
+        for each in generate_outputs(translator, [words(tree) for tree in trees], search, progress.advance):
             yield f"{int(each.finished)}\t{each.pieces}\t{each.rank}\t{each.text}"
 
-    rows = [line.split("\t", 3) for line in line_by_line(path, gold, work, 250)]
+    rows = [line.split("\t", 3) for line in compute_lines(path, gold, work, 250)]
     return [Output(finished == "1", int(pieces), int(rank), text) for finished, pieces, rank, text in rows]
 
 
 def _made(translator: Translator, model: Path, search: SearchConfig) -> tuple[str, ...]:
-    recipe, facts = translator.artifact.recipe, facts_of(model)
+    recipe, facts = translator.artifact.recipe, read_facts(model)
     store = open_store(model / "training", recipe.data.train, translator.artifact.tokenizer, recipe.data)
     counts = [facts["parameters"], facts["threads"], facts["steps"], facts["epochs"], len(store), sum(store.over_length)]
     parameters, *others = (f"{count:,}" for count in counts)
@@ -155,7 +155,7 @@ def _repairs(found: Sequence[Output], faults: Sequence[frozenset[Fault]]) -> tup
     return (len(found), well, sum(output.rank > 0 for output in found), len(found) - well, *kinds, cut, pieces)
 
 
-def grammar_entry(bank: Treebank, out: Path, console: Console) -> Entry:
+def evaluate_grammar(bank: Treebank, out: Path, console: Console) -> Entry:
     """The grammar of the training trees, parsed with and scored."""
     begin = time.perf_counter()
     parser = Parser(Grammar(bank.train))
@@ -170,10 +170,10 @@ def grammar_entry(bank: Treebank, out: Path, console: Console) -> Entry:
         def work(trees: Sequence[Node], progress: Progress = progress) -> Iterator[str]:
             for tree in trees:
                 found: Parse = parser.parse(words(tree))
-                yield f"{found.pieces}\t{found.failed}\t{written(found.tree)}"
+                yield f"{found.pieces}\t{found.failed}\t{to_brackets(found.tree)}"
                 progress.advance(1)
 
-        rows = [line.split("\t", 2) for line in line_by_line(out / f"{part}-{key}.tsv", gold, work, 10)]
+        rows = [line.split("\t", 2) for line in compute_lines(out / f"{part}-{key}.tsv", gold, work, 10)]
         parsed[part] = [parse_tree(row[2]) for row in rows]
         console.clear()
         cut, failed = sum(row[0] != "1" for row in rows), sum(row[1] != "0" for row in rows)
@@ -187,12 +187,12 @@ def grammar_entry(bank: Treebank, out: Path, console: Console) -> Entry:
 
 def _entry(name: str, made: tuple[str, ...], bank: Treebank, parsed: dict[str, list[Node]], out: Path) -> Entry:
     """Score, and leave files that EVALB takes: the reference, and ours under its tags and under our own."""
-    dev = agreement(_counts(bank.dev, with_gold_tags(bank.dev, parsed["dev"])))
+    dev = compute_agreement(_counts(bank.dev, with_gold_tags(bank.dev, parsed["dev"])))
     ours = with_gold_tags(bank.test, parsed["test"])
     write_trees(out / "test.gold", bank.test)
     write_trees(out / "test.parsed", ours)
     write_trees(out / "test.own-tags", parsed["test"])
-    return Entry(name, made, dev, _counts(bank.test, ours), agreement(_counts(bank.test, parsed["test"])))
+    return Entry(name, made, dev, _counts(bank.test, ours), compute_agreement(_counts(bank.test, parsed["test"])))
 
 
 def _counts(gold: Sequence[Node], ours: Sequence[Node]) -> list[Counts | None]:
@@ -201,7 +201,7 @@ def _counts(gold: Sequence[Node], ours: Sequence[Node]) -> list[Counts | None]:
 
 def with_gold_tags(gold: Sequence[Node], ours: Sequence[Node]) -> list[Node]:
     """Our trees under the tags of the reference."""
-    return [retagged(mine, (leaf.tag for leaf in leaves(right))) for right, mine in zip(gold, ours, strict=True)]
+    return [retag(mine, (leaf.tag for leaf in leaves(right))) for right, mine in zip(gold, ours, strict=True)]
 
 
 def f1_of(sums: np.ndarray) -> float:
@@ -209,14 +209,14 @@ def f1_of(sums: np.ndarray) -> float:
     return 200 * float(sums[2]) / max(1.0, float(sums[0] + sums[1]))
 
 
-def write_report(entries: Sequence[Entry], trees: Path, writing: Writing, path: Path, arguments: Sequence[str]) -> None:
+def write_report(entries: Sequence[Entry], trees: Path, tree_format: TreeFormat, path: Path, arguments: Sequence[str]) -> None:
     """The table beside the paper's, what EVALB is told, what repair did, and F1 by length with a picture."""
     bins = [each for each in LENGTHS if _of_length(entries[0], *each)]
     lines = report.head(f"Table 4 on {trees.name}: English constituency parsing", arguments)
     lines += [_introduction(entries[0]), "", _results(entries), "", "How each came to be, and how it parsed:", ""]
     lines += [report.table(MADE, [[entry.name, *entry.made] for entry in entries]), ""]
     lines += [f"- {entry.name}: {'; '.join(entry.notes)}." for entry in entries if entry.notes]
-    lines += ["", *_taught(entries, writing)]
+    lines += ["", *_repair_table(entries, tree_format)]
     lines += ["F1 by length of the sentence in words that count:", "", _by_length(entries, bins), ""]
     lines += [f"![F1 by length of the sentence]({path.stem}-length.svg)", ""]
     lines += [
@@ -251,23 +251,22 @@ def _results(entries: Sequence[Entry]) -> str:
 
 
 def _spread(counts: Sequence[Counts]) -> tuple[float, float]:
-    return report.resampled(f1_of, np.array(counts, dtype=np.int64))
+    return report.bootstrap_interval(f1_of, np.array(counts, dtype=np.int64))
 
 
-def _taught(entries: Sequence[Entry], writing: Writing) -> list[str]:
+def _repair_table(entries: Sequence[Entry], tree_format: TreeFormat) -> list[str]:
     """How the parsers that were taught write trees, and what repair had to do to their outputs; nothing if there are none."""
     taught = [entry for entry in entries if entry.repairs]
     if not taught:
         return []
     said = (
-        f"The parsers that were taught write trees in the form `{writing.form}`, tags `{writing.tags}`, decoded by the engine "
-        f"`{ENGINE}` (the reference, in the arithmetic of training). In form `compact` the "
-        "search writes nothing but trees: a word may not close more brackets than are open, the last one closes all. Else, and "
-        "where that finds none, the best hypothesis of the beam that is a tree over exactly the words is taken, and the best of "
-        "all where there is none. What they wrote for test: "
-        "how many outputs were such trees, how many of them not the first of the beam, how many had to be repaired and why "
-        "(one may have several faults), how many ended at the length limit and not by themselves, and how many sentences were "
-        "so long that they were parsed in pieces."
+        f"The trained parsers write trees in the form `{tree_format.form}`, tags `{tree_format.tags}`, and are decoded by the "
+        f"reference engine `{ENGINE}`, with the arithmetic of training. In form `compact` the search is constrained to trees: a "
+        "word may not close more brackets than are open, and the last word closes all. In the other form, and where the "
+        "constrained search finds nothing, the best hypothesis of the beam that is a tree over exactly the words is used, or the "
+        "best of all if none is. The table counts, for the test set: outputs; outputs that were such trees; those that were not "
+        "first in the beam; outputs that had to be repaired, and why (one may have several faults); outputs cut at the "
+        "length limit; and sentences so long that they were parsed in pieces."
     )
     return [said, "", report.table(REPAIRS, [[entry.name, *entry.repairs] for entry in taught]), ""]
 
@@ -284,7 +283,7 @@ def _by_length(entries: Sequence[Entry], bins: Sequence[tuple[int, int]]) -> str
     rows = []
     for each in bins:
         chosen = [_of_length(entry, *each) for entry in entries]
-        rows.append([_bin_name(*each), str(len(chosen[0])), *(f"{agreement(part).f1:.2f}" for part in chosen)])
+        rows.append([_bin_name(*each), str(len(chosen[0])), *(f"{compute_agreement(part).f1:.2f}" for part in chosen)])
     return report.table(["words", "sentences", *(entry.name for entry in entries)], rows)
 
 
@@ -292,7 +291,7 @@ def _length_chart(entries: Sequence[Entry], bins: Sequence[tuple[int, int]]) -> 
     series = []
     for entry in entries:
         parts = [_of_length(entry, *each) for each in bins]
-        points = [(float(place), agreement(part).f1) for place, part in enumerate(parts)]
+        points = [(float(place), compute_agreement(part).f1) for place, part in enumerate(parts)]
         series.append(report.Series(entry.name, points, [_spread(part) for part in parts]))
     names = [_bin_name(*each) for each in bins]
     return report.Chart("F1 by length of the sentence", "words that count", "labelled F1", series, names=names)

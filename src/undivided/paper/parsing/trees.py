@@ -90,7 +90,7 @@ def _only(found: list[Tree | str]) -> Node:
     return Node("", (tree,)) if isinstance(tree, Leaf) else tree  # type: ignore[return-value]
 
 
-def plain(tree: Node) -> Node:
+def simplify(tree: Node) -> Node:
     """The tree that parsers learn: no traces and nothing empty, no functions (`NP-SBJ-1` is `NP`), `TOP` above."""
     top = _plain(tree)
     if top is None:
@@ -102,12 +102,12 @@ def plain(tree: Node) -> Node:
 
 def _plain(tree: Tree) -> Tree | None:
     if isinstance(tree, Leaf):
-        return None if tree.tag == TRACE else Leaf(bare(tree.tag, r"\|"), tree.word)
+        return None if tree.tag == TRACE else Leaf(strip_suffix(tree.tag, r"\|"), tree.word)
     children = tuple(child for child in map(_plain, tree.children) if child is not None)
-    return Node(bare(tree.label, r"[-=|]"), children) if children else None
+    return Node(strip_suffix(tree.label, r"[-=|]"), children) if children else None
 
 
-def bare(label: str, cut: str) -> str:
+def strip_suffix(label: str, cut: str) -> str:
     """A label up to its first cutting character; one that begins with it, such as `-LRB-`, stays."""
     return label[:1] + re.split(cut, label[1:], maxsplit=1)[0]
 
@@ -121,7 +121,7 @@ def read_trees(*paths: str | Path) -> list[list[Node]]:
     return files
 
 
-def read_most_trees(path: str | Path) -> tuple[list[Node], list[str]]:
+def read_training_trees(path: str | Path) -> tuple[list[Node], list[str]]:
     """The plain trees of a file to learn from, and what is wrong with lines that are not trees; an error if none is."""
     faults: list[str] = []
     trees = list(_read(Path(path), faults))
@@ -139,7 +139,7 @@ def _read(path: Path, faults: list[str]) -> Iterator[Node]:
     for line, text in _chunks(path, faults):
         count = -1
         try:
-            yield plain(parse_tree(text))
+            yield simplify(parse_tree(text))
         except NotATree as fault:
             faults.append(f"{path}, line {line}: not a tree: {fault}")
     if count == len(faults):
@@ -177,10 +177,10 @@ def leaves(tree: Tree) -> Iterator[Leaf]:
 
 def words(tree: Tree) -> list[str]:
     """The words of a tree as they were written, brackets as brackets: what a parser is given."""
-    return [unescaped(leaf.word) for leaf in leaves(tree)]
+    return [unescape_brackets(leaf.word) for leaf in leaves(tree)]
 
 
-def retagged(tree: Node, tags: Iterable[str]) -> Node:
+def retag(tree: Node, tags: Iterable[str]) -> Node:
     """The same tree with other tags, one for each word."""
     turn = iter(tags)
 
@@ -192,23 +192,23 @@ def retagged(tree: Node, tags: Iterable[str]) -> Node:
     return Node(tree.label, tuple(map(walk, tree.children)))
 
 
-def written(tree: Tree) -> str:
+def to_brackets(tree: Tree) -> str:
     """A tree as one line of brackets."""
     if isinstance(tree, Leaf):
         return f"({tree.tag} {tree.word})"
-    return f"({tree.label} {' '.join(map(written, tree.children))})"
+    return f"({tree.label} {' '.join(map(to_brackets, tree.children))})"
 
 
 def write_trees(path: Path, trees: Iterable[Tree]) -> None:
     """One tree a line."""
-    path.write_text("".join(f"{written(tree)}\n" for tree in trees), encoding="utf-8")
+    path.write_text("".join(f"{to_brackets(tree)}\n" for tree in trees), encoding="utf-8")
 
 
-def escaped(word: str) -> str:
+def escape_brackets(word: str) -> str:
     """A word as it may stand in a tree, where round brackets mean something else."""
     return word.replace("(", "-LRB-").replace(")", "-RRB-")
 
 
-def unescaped(word: str) -> str:
+def unescape_brackets(word: str) -> str:
     """A word of a tree as it was in the text."""
     return word.replace("-LRB-", "(").replace("-RRB-", ")")

@@ -23,9 +23,9 @@ from undivided.core.files import write_atomic
 from undivided.data.corpus import CorpusReport, corpus_digests, corpus_name, read_pairs
 from undivided.inference.translator import Translator
 from undivided.models import make_model
-from undivided.paper.race.reach import Reach, reach
-from undivided.paper.runs import facts_of, fingerprint, settled, trained
-from undivided.paper.table3.table import Result, measured
+from undivided.paper.race.reach import Reach, measure_reach
+from undivided.paper.runs import fingerprint, pin_settings, read_facts, train_or_load
+from undivided.paper.table3.table import Result, measure
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ SPEED_LINES = 200
 """Test sentences whose translation is timed."""
 
 
-class Timed(NamedTuple):
+class RaceResult(NamedTuple):
     """What one training gave, with what the race asks beyond Table 3."""
 
     result: Result
@@ -75,7 +75,7 @@ class Timed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
+class RaceConfig:
     """Who runs, on what, how often, where."""
 
     recipes: dict[str, Values]
@@ -86,7 +86,7 @@ class Plan:
     out: Path
 
 
-def chosen(text: str) -> list[str]:
+def select_models(text: str) -> list[str]:
     """`rnn,transformer` as names of entrants, in the order of the race."""
     if text == "all":
         return list(ENTRANTS)
@@ -118,10 +118,10 @@ def by_kind(recipes: Sequence[Values]) -> dict[str, Values]:
     return found
 
 
-def settings_for(plan: Plan, name: str) -> Values:
+def settings_for(config: RaceConfig, name: str) -> Values:
     """The full settings of an entrant: those of its kind's recipe, or the Transformer's without what its kind has not."""
-    entrant, base = ENTRANTS[name], plan.recipes["transformer"]
-    own = plan.recipes.get(entrant.kind)
+    entrant, base = ENTRANTS[name], config.recipes["transformer"]
+    own = config.recipes.get(entrant.kind)
     preset = str(base.get("preset") or "tiny")
     if own is None:
         applicable = {field.name for field in dataclasses.fields(ModelConfig) if _has(field, entrant.kind)}
@@ -135,15 +135,15 @@ def settings_for(plan: Plan, name: str) -> Values:
     values = merge(merge(BUDGET, values), {"train": {**budget, **BUDGET["train"]}})
     if entrant.kind == "transformer":
         return values
-    target = parameters(build_recipe(merge(BUDGET, merge(base, {"preset": preset}))).model)
-    return merge(values, {"model": {"d_hidden": matched_width(build_recipe(values).model, target)}})
+    target = count_parameters(build_recipe(merge(BUDGET, merge(base, {"preset": preset}))).model)
+    return merge(values, {"model": {"d_hidden": match_width(build_recipe(values).model, target)}})
 
 
 def _has(field: dataclasses.Field[Any], kind: str) -> bool:
     return not field.metadata["of"] or kind in field.metadata["of"]
 
 
-def parameters(config: ModelConfig) -> int:
+def count_parameters(config: ModelConfig) -> int:
     """Of a model without its embeddings, which all models of a race have alike."""
     with torch.device("meta"):
         return sum(p.numel() for name, p in make_model(config, 8, 8).named_parameters()) - 8 * config.d_model * _matrices(config)
@@ -153,62 +153,62 @@ def _matrices(config: ModelConfig) -> int:
     return {"all": 1, "target": 2, "none": 3}[config.tie]
 
 
-def matched_width(config: ModelConfig, target: int) -> int:
+def match_width(config: ModelConfig, target: int) -> int:
     """The even `d_hidden` with which a recurrent or convolutional model has nearest to so many parameters."""
     if config.kind not in RECURRENT + CONVOLUTIONAL:
         raise ValueError(f"{config.kind} models have no d_hidden")
 
     def off(width: int) -> int:
-        return abs(parameters(dataclasses.replace(config, d_hidden=width)) - target)
+        return abs(count_parameters(dataclasses.replace(config, d_hidden=width)) - target)
 
     low, high = 2, 4
-    while parameters(dataclasses.replace(config, d_hidden=high)) < target:
+    while count_parameters(dataclasses.replace(config, d_hidden=high)) < target:
         low, high = high, 2 * high
     while high - low > 2:
         middle = (low + high) // 4 * 2
-        low, high = (middle, high) if parameters(dataclasses.replace(config, d_hidden=middle)) < target else (low, middle)
+        low, high = (middle, high) if count_parameters(dataclasses.replace(config, d_hidden=middle)) < target else (low, middle)
     return min((low, high), key=off)
 
 
-def race(plan: Plan, console: Console) -> dict[str, list[Timed]]:
+def race(config: RaceConfig, console: Console) -> dict[str, list[RaceResult]]:
     """Train and measure every entrant. Stopped, it goes on where it was: each training is a folder, and finished ones are kept."""
-    settings = {name: settings_for(plan, name) for name in plan.names}
-    data = build_recipe(settings[plan.names[0]]).data
-    digests = corpus_digests([*data.train, *data.valid, plan.test])
-    settled(plan.out / "race.json", {"corpora": sorted(digests.values())}, "a race")
-    found: dict[str, list[Timed]] = {}
-    runs = [(name, seed) for seed in range(1, plan.seeds + 1) for name in plan.names]
+    settings = {name: settings_for(config, name) for name in config.names}
+    data = build_recipe(settings[config.names[0]]).data
+    digests = corpus_digests([*data.train, *data.valid, config.test])
+    pin_settings(config.out / "race.json", {"corpora": sorted(digests.values())}, "a race")
+    found: dict[str, list[RaceResult]] = {}
+    runs = [(name, seed) for seed in range(1, config.seeds + 1) for name in config.names]
     for number, (name, seed) in enumerate(runs, 1):
         console.say(f"{ENTRANTS[name].name}, seed {seed}: training {number} of {len(runs)}")
-        place = {"train": {"seed": seed, "out": str(plan.out / f"{name}-{seed}")}}
-        model = trained(merge(settings[name], place), console)
-        found.setdefault(name, []).append(timed(model, plan.test, digests, console))
-    return {name: found[name] for name in plan.names}
+        place = {"train": {"seed": seed, "out": str(config.out / f"{name}-{seed}")}}
+        model = train_or_load(merge(settings[name], place), console)
+        found.setdefault(name, []).append(measure_for_race(model, config.test, digests, console))
+    return {name: found[name] for name in config.names}
 
 
-def timed(model: Path, test: CorpusFiles, digests: dict[str, str], console: Console) -> Timed:
+def measure_for_race(model: Path, test: CorpusFiles, digests: dict[str, str], console: Console) -> RaceResult:
     """Measure a model, or read what was measured before."""
-    result = measured(model, test, digests, console)
+    result = measure(model, test, digests, console)
     translator = Translator(model, engine="torch")
     key = fingerprint((model / "manifest.json").read_text(), sorted(digests.values()), "race")
     path = model.parent / f"{model.name}-race-{key}.json"
     if not path.exists():
         pairs = list(read_pairs(test, translator.artifact.recipe.data, CorpusReport(corpus_name(test))))
         sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
-        tokens, seconds = _translated(translator, sources[:SPEED_LINES])
+        tokens, seconds = _translate_timed(translator, sources[:SPEED_LINES])
         found = {
-            "target_tokens": facts_of(model)["target_tokens"],
+            "target_tokens": read_facts(model)["target_tokens"],
             "translated_tokens": tokens,
             "translated_seconds": seconds,
-            "reach": reach(translator.artifact, sources, targets),
+            "reach": measure_reach(translator.artifact, sources, targets),
             "source_words": [len(source.split()) for source in sources],
         }
         write_atomic(path, json.dumps(found))
     found = json.loads(path.read_text(encoding="utf-8"))
-    return Timed(result, **{**found, "reach": Reach(*found["reach"])})
+    return RaceResult(result, **{**found, "reach": Reach(*found["reach"])})
 
 
-def _translated(translator: Translator, sources: Sequence[str]) -> tuple[int, float]:
+def _translate_timed(translator: Translator, sources: Sequence[str]) -> tuple[int, float]:
     """How many tokens the translations of some sentences have, and how long they took."""
     translator.translate(sources[:2])
     began = time.monotonic()

@@ -26,7 +26,7 @@ class Reach(NamedTuple):
     sizes: list[float]
 
 
-def reach(artifact: Artifact, sources: Sequence[str], targets: Sequence[str]) -> Reach:
+def measure_reach(artifact: Artifact, sources: Sequence[str], targets: Sequence[str]) -> Reach:
     """‖∂ log p(last token) / ∂ embedding‖ of every source token of the longest sentences, by distance."""
     order = sorted(range(len(sources)), key=lambda place: -len(sources[place]))[:SENTENCES]
     rows = zip(

@@ -10,23 +10,23 @@ import numpy as np
 
 from undivided.core.console import plural
 from undivided.paper import report
-from undivided.paper.race.race import ENTRANTS, Plan, Timed, length_bins, settings_for
+from undivided.paper.race.race import ENTRANTS, RaceConfig, RaceResult, length_bins, settings_for
 from undivided.paper.report import Chart, Series
 from undivided.paper.table3.report import signature
 from undivided.paper.table3.table import bleu_of, log_perplexity_of
 
-Runs = dict[str, list[Timed]]
+Runs = dict[str, list[RaceResult]]
 
 
-def write_report(plan: Plan, runs: Runs, path: Path, arguments: Sequence[str]) -> str:
+def write_report(config: RaceConfig, runs: Runs, path: Path, arguments: Sequence[str]) -> str:
     """Tables, charts, every figure as JSON; the main table itself."""
     first = next(iter(runs.values()))[0]
     bins = length_bins(first.source_words)
     spent = [each.result.seconds / 60 for row in runs.values() for each in row]
-    lang = str(plan.recipes["transformer"].get("data", {}).get("target_lang", ""))
-    lines = report.head(f"The race on {Path(plan.test.source).stem}: before the Transformer, and the Transformer", arguments)
+    lang = str(config.recipes["transformer"].get("data", {}).get("target_lang", ""))
+    lines = report.head(f"The race on {Path(config.test.source).stem}: before the Transformer, and the Transformer", arguments)
     lines += [
-        f"{plural(len(spent), 'training')} of {min(spent):.1f}–{max(spent):.1f} minutes, seeds 1 to {plan.seeds}; the same text, "
+        f"{plural(len(spent), 'training')} of {min(spent):.1f}–{max(spent):.1f} minutes, seeds 1 to {config.seeds}; the same text, "
         f"subwords and batches; widths chosen so that all have as many parameters ({_spread(runs)}). "
         f"BLEU `{signature(lang)}` with the "
         "recipe's beam, perplexity of a subword. Tokens a second are target tokens on the machine above, in translation by PyTorch "
@@ -49,7 +49,7 @@ def write_report(plan: Plan, runs: Runs, path: Path, arguments: Sequence[str]) -
         "",
         "## Settings",
         "",
-        *(f"- {ENTRANTS[name].name}: {_settings(plan, name)}" for name in runs),
+        *(f"- {ENTRANTS[name].name}: {_settings(config, name)}" for name in runs),
     ]
     report.write(path, lines)
     _length_chart(runs, bins).write(path.with_name(f"{path.stem}-length.svg"))
@@ -63,8 +63,8 @@ def _spread(runs: Runs) -> str:
     return f"{min(counts):,} to {max(counts):,}"
 
 
-def _settings(plan: Plan, name: str) -> str:
-    values = settings_for(plan, name)
+def _settings(config: RaceConfig, name: str) -> str:
+    values = settings_for(config, name)
     train = {
         key: values["train"][key]
         for key in ("rate", "schedule", "warmup_steps", "clip", "label_smoothing")
@@ -73,24 +73,24 @@ def _settings(plan: Plan, name: str) -> str:
     return ", ".join(f"{key} {value}" for key, value in {**values["model"], **train}.items())
 
 
-def _counts(row: Sequence[Timed]) -> np.ndarray:
+def _counts(row: Sequence[RaceResult]) -> np.ndarray:
     return np.array([each.result.bleu_counts for each in row])  # seeds × sentences × counts
 
 
-def _bleus(row: Sequence[Timed]) -> list[float]:
+def _bleus(row: Sequence[RaceResult]) -> list[float]:
     return [bleu_of(sums) for sums in _counts(row).sum(axis=1)]
 
 
-def _in_bin(row: Sequence[Timed], low: int, high: int) -> float:
+def _in_bin(row: Sequence[RaceResult], low: int, high: int) -> float:
     inside = [low <= words <= high for words in row[0].source_words]
     return float(np.mean([bleu_of(counts[inside].sum(axis=0)) for counts in _counts(row)]))
 
 
-def _training_rate(row: Sequence[Timed]) -> float:
+def _training_rate(row: Sequence[RaceResult]) -> float:
     return float(np.mean([each.target_tokens / max(each.result.seconds, 1e-9) for each in row]))
 
 
-def _translation_rate(row: Sequence[Timed]) -> float:
+def _translation_rate(row: Sequence[RaceResult]) -> float:
     return float(np.mean([each.translated_tokens / max(each.translated_seconds, 1e-9) for each in row]))
 
 
@@ -109,7 +109,7 @@ def _table(runs: Runs) -> str:
     rows = []
     for name, row in runs.items():
         bleus, counts = _bleus(row), _counts(row)
-        low, high = report.resampled(bleu_of, counts.sum(axis=0)) if len(counts) else (0.0, 0.0)
+        low, high = report.bootstrap_interval(bleu_of, counts.sum(axis=0)) if len(counts) else (0.0, 0.0)
         perplexity = np.mean([np.exp(log_perplexity_of(np.array(each.result.nll_counts).sum(axis=0))) for each in row])
         steps = np.mean([each.result.steps for each in row])
         cells = [ENTRANTS[name].name, f"{row[0].result.parameters:,}", f"{steps:,.0f}", f"{np.mean(bleus):.2f}"]

@@ -142,7 +142,7 @@ def _near(n: int, block: int, count: int) -> Tensor:
     return ((seen - places).abs() <= block) & (seen >= 0) & (seen < n)
 
 
-def _stacked(
+def _stack(
     make: Callable[[Shape, torch.Generator], Layer],
 ) -> Callable[[Shape, torch.Generator], Callable[[Tensor, Tensor, int], Tensor]]:
     """Layers on top of each other."""
@@ -206,7 +206,7 @@ def _dilated_layers(shape: Shape) -> float:
 
 SELF_ATTENTION = Kind(
     "self-attention", "O(n²·d)", "O(1)", "O(1)",
-    lambda s: 2 * s.n**2 * s.d, lambda s: 1, lambda s: 1, (2, 1), self_attention, _stacked(self_attention),
+    lambda s: 2 * s.n**2 * s.d, lambda s: 1, lambda s: 1, (2, 1), self_attention, _stack(self_attention),
     weights=lambda s: 0, held=lambda s: 2 * s.n * s.d + s.n**2,
 )  # fmt: skip
 
@@ -225,7 +225,7 @@ CONVOLUTIONAL = Kind(
 RESTRICTED = Kind(
     "self-attention (restricted)", "O(r·n·d)", "O(1)", "O(n/r)",
     lambda s: 3 * s.r * s.n * s.d, lambda s: 1, lambda s: _layers_of_side(s.n, max(1, s.r // 2)), (1, 1), restricted,
-    _stacked(restricted), weights=lambda s: 0, held=lambda s: 5 * s.n * s.d + 1.5 * s.r * s.n,
+    _stack(restricted), weights=lambda s: 0, held=lambda s: 5 * s.n * s.d + 1.5 * s.r * s.n,
 )  # fmt: skip
 
 SEPARABLE = Kind(
@@ -239,13 +239,13 @@ KINDS: tuple[Kind, ...] = (SELF_ATTENTION, RECURRENT, CONVOLUTIONAL, RESTRICTED,
 
 CONTIGUOUS = CONVOLUTIONAL._replace(
     name="convolutional, without holes", path="O(n/k)", path_length=lambda s: _layers_of_side(s.n, s.k // 2),
-    reach=_stacked(convolutional), place="text of section 4",
+    reach=_stack(convolutional), place="text of section 4",
 )  # fmt: skip
 """What the paper's text says of contiguous kernels, beside the dilated ones of its table."""
 
 ADDITIVE = Kind(
     "additive attention", "O(n²·d + n·d²)", "O(1)", "O(1)",
-    lambda s: 3 * s.n**2 * s.d + 2 * s.n * s.d**2, lambda s: 1, lambda s: 1, (2, 1), additive, _stacked(additive),
+    lambda s: 3 * s.n**2 * s.d + 2 * s.n * s.d**2, lambda s: 1, lambda s: 1, (2, 1), additive, _stack(additive),
     weights=lambda s: 2 * s.d**2 + s.d, held=lambda s: s.n**2 * s.d, place="section 3.2.1",
 )  # fmt: skip
 """What attention was before, beside scaled dot products: of its operations, one n²·d is sums and tanh."""

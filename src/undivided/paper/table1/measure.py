@@ -56,7 +56,7 @@ def chain_length(layer: Layer, shape: Shape) -> int:
     return max(longest.values())
 
 
-TOGETHER = {"recurrent": 16}
+BATCH_FACTOR = {"recurrent": 16}
 """Recurrence runs so many times as large batches: a product of its chain has one row for each sequence, and is slow with few."""
 
 
@@ -75,7 +75,7 @@ class Timing(NamedTuple):
         return self.operations / self.seconds / 1e9
 
 
-def timings(
+def time_layers(
     shapes: Sequence[Shape],
     batch: int,
     repetitions: int,
@@ -91,8 +91,8 @@ def timings(
         for _ in range(repetitions):
             for place in order.sample(range(len(jobs)), len(jobs)):
                 kind, shape, layer = jobs[place]
-                size = batch * TOGETHER.get(kind.name, 1)
-                seconds[place].append(clocked(layer, torch.rand(size, shape.n, shape.d)) / size)
+                size = batch * BATCH_FACTOR.get(kind.name, 1)
+                seconds[place].append(time_call(layer, torch.rand(size, shape.n, shape.d)) / size)
                 advance(1)
     return [
         Timing(kind.name, shape.n, shape.d, statistics.median(times), kind.operations(shape))
@@ -100,7 +100,7 @@ def timings(
     ]
 
 
-def clocked(layer: Layer, x: Tensor) -> float:
+def time_call(layer: Layer, x: Tensor) -> float:
     """Seconds of one run, a short first one aside; CPU time where one thread computes, so that other programs do not count."""
     clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
     began = clock()
@@ -116,7 +116,7 @@ def clocked(layer: Layer, x: Tensor) -> float:
     return spent / runs
 
 
-class _Held(TorchDispatchMode):
+class _LiveBytes(TorchDispatchMode):
     """Counts the bytes of all results that are alive, and the most there were."""
 
     def __init__(self, given: Tensor) -> None:
@@ -146,12 +146,12 @@ def peak_memory(layer: Layer, x: Tensor) -> int:
 
     Counted at every operation, so the same on every machine; what an operation needs within itself is not seen.
     """
-    with torch.inference_mode(), _Held(x) as held:
+    with torch.inference_mode(), _LiveBytes(x) as held:
         layer(x)
     return held.most
 
 
-def caches() -> list[tuple[str, int]]:
+def cache_sizes() -> list[tuple[str, int]]:
     """The caches of the first core and their bytes as Linux tells them, smallest first; none elsewhere."""
     found = []
     for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
@@ -173,7 +173,7 @@ class Fit(NamedTuple):
     along_d: dict[int, float]
 
 
-def fitted(points: Iterable[Timing]) -> Fit:
+def fit_exponents(points: Iterable[Timing]) -> Fit:
     """Exponents by least squares on logarithms."""
     points = sorted(points, key=lambda point: point.operations)
     rows = np.array([[1.0, math.log(point.n), math.log(point.d)] for point in points])

@@ -9,8 +9,8 @@ from pathlib import Path
 from undivided.core.console import plural
 from undivided.paper import report
 from undivided.paper.table1.layers import CONTIGUOUS, KINDS, RECURRENT, SELF_ATTENTION, SEPARABLE, Kind, feed_forward_operations
-from undivided.paper.table1.measure import TOGETHER, Crossing, Fit, caches
-from undivided.paper.table1.table import HEAD, Compared, Found, Setup, crossovers, exponents
+from undivided.paper.table1.measure import BATCH_FACTOR, Crossing, Fit, cache_sizes
+from undivided.paper.table1.table import HEAD, AttentionComparison, Measurements, Setup, crossovers, exponents
 
 TOLERANCE = 0.25
 """How far a measured exponent may be from the derived one before the report must say why."""
@@ -19,14 +19,14 @@ NEAR = 2.0
 """The crossover counts as n ≈ d while n / d is within this factor of 1."""
 
 
-def write_report(setup: Setup, found: Found, threads: int, path: Path, arguments: Sequence[str]) -> str:
+def write_report(setup: Setup, found: Measurements, threads: int, path: Path, arguments: Sequence[str]) -> str:
     """Derived beside measured, with charts; the table of exponents itself."""
     fits = exponents(setup, found)
     shown = _fit_table(fits)
     width = setup.widths[len(setup.widths) // 2]
     lines = report.head("Table 1: layers by complexity, sequential operations and path length", arguments)
     lines += [*_derived(setup), "", "## Paths and chains, measured", "", _path_text(), "", _paths(found), ""]
-    lines += ["## Complexity, measured", "", _timing_text(setup, threads), "", shown, "", *_bends(setup, fits), ""]
+    lines += ["## Complexity, measured", "", _timing_text(setup, threads), "", shown, "", *_exponent_notes(setup, fits), ""]
     lines += [f"![time by length at d = {width}]({path.stem}-time.svg)", ""]
     lines += ["## Where self-attention stops being the cheaper one", "", *_crossing(setup, found), ""]
     lines += [f"![crossover by width]({path.stem}-crossover.svg)", ""]
@@ -38,7 +38,7 @@ def write_report(setup: Setup, found: Found, threads: int, path: Path, arguments
     return shown
 
 
-def _as_json(found: Found) -> str:
+def _as_json(found: Measurements) -> str:
     """Times and memory, for whoever wants to draw them otherwise."""
     compared = [{**each._asdict(), "dot": each.dot._asdict(), "additive": each.additive._asdict()} for each in found.compared]
     return json.dumps({"timings": [each._asdict() for each in found.timings], "compared": compared}, indent=0)
@@ -76,7 +76,7 @@ def _path_text() -> str:
     )
 
 
-def _paths(found: Found) -> str:
+def _paths(found: Measurements) -> str:
     lengths = [n for n, _, _ in next(iter(found.paths.values()))]
     header = ["layer", *(f"path, n = {n}" for n in lengths), *(f"chain, n = {n}" for n in lengths)]
     rows = []
@@ -88,7 +88,7 @@ def _paths(found: Found) -> str:
 
 def _timing_text(setup: Setup, threads: int) -> str:
     clock = "its CPU time" if threads == 1 else "time by the clock"
-    together = TOGETHER["recurrent"] * setup.batch
+    together = BATCH_FACTOR["recurrent"] * setup.batch
     return (
         f"Time of one sequence in batches of {setup.batch} (recurrent: {together}, its products have a row for each sequence), "
         f"float32, no gradients, {plural(threads, 'thread')} ({clock}); n in {setup.lengths}, d in {setup.widths}, "
@@ -117,7 +117,7 @@ def _fit_table(fits: dict[str, Fit]) -> str:
     return report.table(header, rows)
 
 
-def _bends(setup: Setup, fits: dict[str, Fit]) -> list[str]:
+def _exponent_notes(setup: Setup, fits: dict[str, Fit]) -> list[str]:
     """One sentence on whether all exponents are as derived, and why not where they are not."""
     lines = []
     for kind in KINDS:
@@ -135,7 +135,7 @@ def _why(setup: Setup, kind: Kind, fit: Fit, name: str, high: bool) -> str:
     rates = ", ".join(f"{rate:.1f}" for rate in along.values())
     sizes = ", ".join(map(str, along))
     if high:
-        cause = _outgrown(setup, kind, fit, name)
+        cause = _outgrown_cache(setup, kind, fit, name)
     else:
         cause = f"calls and passes over memory, which the count leaves out, grow less with {name} than the counted operations do"
     trend = "falls" if high else "rises"
@@ -143,11 +143,11 @@ def _why(setup: Setup, kind: Kind, fit: Fit, name: str, high: bool) -> str:
     return f"The rate {trend} with {name}: {measured}. Likely cause: {cause}."
 
 
-def _outgrown(setup: Setup, kind: Kind, fit: Fit, name: str) -> str:
+def _outgrown_cache(setup: Setup, kind: Kind, fit: Fit, name: str) -> str:
     """Which cache it is that what a layer works on does not fit any more as n or d grows, if any."""
     for what, small, large in _growths(setup, kind, fit, name):
         # Products go through the first cache in blocks, whatever their size: only the larger caches are felt.
-        for level, room in reversed(caches()[1:]):
+        for level, room in reversed(cache_sizes()[1:]):
             if small <= room < large:
                 grown = f"{what} grow from {small / 2**20:.1f} to {large / 2**20:.1f} MiB"
                 return f"{grown} and no longer fit the {level} cache of {room / 2**20:g} MiB"
@@ -157,7 +157,7 @@ def _outgrown(setup: Setup, kind: Kind, fit: Fit, name: str) -> str:
 def _growths(setup: Setup, kind: Kind, fit: Fit, name: str) -> Iterator[tuple[str, float, float]]:
     """Bytes of weights, and of what a batch holds, at the least and the largest n of the fit for every d; or the reverse."""
     along, others, other = (fit.along_n, fit.along_d, "d") if name == "n" else (fit.along_d, fit.along_n, "n")
-    batch = setup.batch * TOGETHER.get(kind.name, 1)
+    batch = setup.batch * BATCH_FACTOR.get(kind.name, 1)
     for fixed in others:
         ends = [setup.shape(size, fixed) if name == "n" else setup.shape(fixed, size) for size in (min(along), max(along))]
         weights, held = [4 * kind.weights(end) for end in ends], [4 * batch * kind.held(end) for end in ends]
@@ -165,7 +165,7 @@ def _growths(setup: Setup, kind: Kind, fit: Fit, name: str) -> Iterator[tuple[st
         yield f"inputs, outputs and scores of a batch at {other} = {fixed}", held[0], held[1]
 
 
-def _crossing(setup: Setup, found: Found) -> list[str]:
+def _crossing(setup: Setup, found: Measurements) -> list[str]:
     crossed = crossovers(setup, found)
     header = ["d", "n at the crossover", "n / d", "self-attention, G operations/s there", "recurrent, G operations/s there"]
     rows = []
@@ -182,18 +182,18 @@ def _crossing(setup: Setup, found: Found) -> list[str]:
         "",
         report.table(header, rows),
         "",
-        *_near_or_why(crossed, found),
+        *_crossover_notes(crossed, found),
     ]
 
 
-def _uncrossed(found: Found, d: int) -> tuple[str, int]:
+def _uncrossed(found: Measurements, d: int) -> tuple[str, int]:
     """On which side of which measured n the crossover lies where there is none between them."""
     ours, others = ({each.n: each.seconds for each in found.of(kind, d)} for kind in (SELF_ATTENTION, RECURRENT))
     last = max(ours)
     return ("over", last) if ours[last] <= others[last] else ("under", min(ours))
 
 
-def _near_or_why(crossed: Sequence[tuple[int, Crossing | None]], found: Found) -> list[str]:
+def _crossover_notes(crossed: Sequence[tuple[int, Crossing | None]], found: Measurements) -> list[str]:
     """Whether n ≈ d holds, and where it does not, which layer runs at the higher rate."""
     ratios = {d: at.n / d for d, at in crossed if at}
     far = [d for d, ratio in ratios.items() if not 1 / NEAR <= ratio <= NEAR]
@@ -234,12 +234,12 @@ def _unmeasured(d: int, side: str, n: int) -> str:
     return f"At d = {d} {who} the quicker one at n = {n}, so the crossover is {side} n = {n / d:.2f}·d: {verdict}."
 
 
-def _additive(found: Found) -> list[str]:
+def _additive(found: Measurements) -> list[str]:
     """Section 3.2.1's claim on cost, with figures. [paper 3.2.1]"""
     header = ["n", "operations, times", "dot-product, ms", "additive, ms", "times", "dot-product, MiB", "additive, MiB", "times"]
     rows = []
     for each in found.compared:
-        operations, seconds, held = _dearer(each)
+        operations, seconds, held = _cost_ratios(each)
         times = [f"{1000 * timing.seconds:.2f}" for timing in (each.dot, each.additive)]
         sizes = [f"{size / 2**20:.2f}" for size in (each.dot_bytes, each.additive_bytes)]
         rows.append([f"{each.dot.n}", f"{operations:.1f}", *times, f"{seconds:.1f}", *sizes, f"{held:.1f}"])
@@ -258,16 +258,16 @@ def _additive(found: Found) -> list[str]:
     ]
 
 
-def _dearer(each: Compared) -> tuple[float, float, float]:
+def _cost_ratios(each: AttentionComparison) -> tuple[float, float, float]:
     """How many times the operations, the time and the memory of dot products additive attention has."""
     dot, additive = each.dot, each.additive
     return additive.operations / dot.operations, additive.seconds / dot.seconds, each.additive_bytes / each.dot_bytes
 
 
-def _additive_verdict(compared: Sequence[Compared]) -> str:
+def _additive_verdict(compared: Sequence[AttentionComparison]) -> str:
     last = compared[-1]
-    operations, seconds, held = _dearer(last)
-    agree = all(min(_dearer(each)[1:]) > 1 for each in compared)
+    operations, seconds, held = _cost_ratios(last)
+    agree = all(min(_cost_ratios(each)[1:]) > 1 for each in compared)
     verdict = "at every n dot products are faster and smaller, as the paper says" if agree else "not at every n as the paper says"
     return (
         f"At n = {last.dot.n} additive attention counts {operations:.1f} times the operations, takes {seconds:.1f} times the time "
@@ -275,7 +275,7 @@ def _additive_verdict(compared: Sequence[Compared]) -> str:
     )
 
 
-def _time_chart(found: Found, d: int) -> report.Chart:
+def _time_chart(found: Measurements, d: int) -> report.Chart:
     series = [report.Series(kind.name, [(each.n, 1000 * each.seconds) for each in found.of(kind, d)]) for kind in KINDS]
     return report.Chart(f"Time of a layer at d = {d}", "n, positions", "milliseconds", series, log=True)
 

@@ -10,7 +10,17 @@ import torch
 from undivided.core.console import Console, Progress
 from undivided.core.errors import InputError
 from undivided.paper.table1.layers import ADDITIVE, CONTIGUOUS, KINDS, RECURRENT, SELF_ATTENTION, Kind, Shape
-from undivided.paper.table1.measure import Crossing, Fit, Timing, chain_length, crossover, fitted, path_length, peak_memory, timings
+from undivided.paper.table1.measure import (
+    Crossing,
+    Fit,
+    Timing,
+    chain_length,
+    crossover,
+    fit_exponents,
+    path_length,
+    peak_memory,
+    time_layers,
+)
 
 HEAD = 64
 """The width at which additive and dot-product attention are compared: d_k of the paper's models."""
@@ -59,7 +69,7 @@ class Setup:
         return [self.shape(n, HEAD) for n in sorted({min(n, LONGEST) for n in self.lengths})]
 
 
-class Compared(NamedTuple):
+class AttentionComparison(NamedTuple):
     """Dot-product and additive attention at one length: times, and the most bytes that their results take."""
 
     dot: Timing
@@ -69,21 +79,21 @@ class Compared(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Found:
+class Measurements:
     """All measurements."""
 
     timings: list[Timing]
     paths: dict[str, list[tuple[int, int, float]]]
     """Of each kind: (n, measured, derived)."""
     chains: dict[str, list[tuple[int, int]]]
-    compared: list[Compared]
+    compared: list[AttentionComparison]
 
     def of(self, kind: Kind, d: int | None = None) -> list[Timing]:
         """The timings of one kind, at one width."""
         return [each for each in self.timings if each.kind == kind.name and d in (None, each.d)]
 
 
-def table1(setup: Setup, threads: int, console: Console) -> Found:
+def table1(setup: Setup, threads: int, console: Console) -> Measurements:
     """Measure everything; the threads of this process are as before afterwards."""
     if faults := setup.faults():
         raise InputError("\n".join(faults))
@@ -98,31 +108,31 @@ def table1(setup: Setup, threads: int, console: Console) -> Found:
         jobs = len(shapes) * len(KINDS) + 2 * len(setup.heads())
         progress = Progress(console, "measured", jobs * setup.repetitions)
         compared = _compare(setup, progress)
-        found = timings(shapes, setup.batch, setup.repetitions, progress.advance)
+        found = time_layers(shapes, setup.batch, setup.repetitions, progress.advance)
         console.clear()
     finally:
         torch.set_num_threads(before)
-    return Found(found, paths, chains, compared)
+    return Measurements(found, paths, chains, compared)
 
 
-def _compare(setup: Setup, progress: Progress) -> list[Compared]:
+def _compare(setup: Setup, progress: Progress) -> list[AttentionComparison]:
     """Additive beside dot-product attention over n; one sequence at a time, as hidden layers are large."""
     shapes = setup.heads()
-    found = timings(shapes, 1, setup.repetitions, progress.advance, (SELF_ATTENTION, ADDITIVE))
+    found = time_layers(shapes, 1, setup.repetitions, progress.advance, (SELF_ATTENTION, ADDITIVE))
     chance = torch.Generator().manual_seed(1)
     sizes = [
         [peak_memory(kind.make(shape, chance), torch.rand(1, shape.n, shape.d)) for shape in shapes]
         for kind in (SELF_ATTENTION, ADDITIVE)
     ]
-    return [Compared(*each) for each in zip(found[: len(shapes)], found[len(shapes) :], *sizes, strict=True)]
+    return [AttentionComparison(*each) for each in zip(found[: len(shapes)], found[len(shapes) :], *sizes, strict=True)]
 
 
-def exponents(setup: Setup, found: Found) -> dict[str, Fit]:
+def exponents(setup: Setup, found: Measurements) -> dict[str, Fit]:
     """The fitted exponents of every kind, within the stated range."""
     low = setup.fit_from
-    return {kind.name: fitted(each for each in found.of(kind) if each.n >= low and each.d >= low) for kind in KINDS}
+    return {kind.name: fit_exponents(each for each in found.of(kind) if each.n >= low and each.d >= low) for kind in KINDS}
 
 
-def crossovers(setup: Setup, found: Found) -> list[tuple[int, Crossing | None]]:
+def crossovers(setup: Setup, found: Measurements) -> list[tuple[int, Crossing | None]]:
     """For every d, the n from which self-attention takes longer than recurrence."""
     return [(d, crossover(found.of(SELF_ATTENTION, d), found.of(RECURRENT, d))) for d in setup.widths]

@@ -24,7 +24,7 @@ from undivided.data.text_files import read_lines
 from undivided.inference.score import Score, bleu, moses
 from undivided.inference.translator import Translator
 from undivided.paper import report
-from undivided.paper.runs import facts_of, fingerprint, line_by_line, trained
+from undivided.paper.runs import compute_lines, fingerprint, read_facts, train_or_load
 from undivided.paper.table2 import wmt
 from undivided.paper.table2.cost import PAPER, PAPER_TRAINING, SUSTAINED, paper_cost, sustained_here, training_cost, work
 
@@ -38,16 +38,16 @@ def compound_split_bleu(hypotheses: Sequence[str], references: Sequence[str], la
     As the paper's authors scored English to German: `##AT##-##AT##` where a hyphen joins two words, then multi-bleu.
     """
     sacremoses = moses()
-    tokenise = sacremoses.MosesTokenizer(lang).tokenize
+    split = sacremoses.MosesTokenizer(lang).tokenize
 
-    def prepared(lines: Sequence[str]) -> list[str]:
-        tokens = [tokenise(line, escape=False, return_str=True) for line in lines]
+    def tokenise(lines: Sequence[str]) -> list[str]:
+        tokens = [split(line, escape=False, return_str=True) for line in lines]
         return [split_compounds(line) for line in tokens] if lang == "de" else tokens
 
     metric = BLEU(tokenize="none", smooth_method="none", force=True)
-    value = metric.corpus_score(prepared(hypotheses), [prepared(references)])
-    split = ".compounds-split" if lang == "de" else ""
-    signature = f"{metric.get_signature()}|sacremoses:{sacremoses.__version__}.{lang}.tokenised{split}"
+    value = metric.corpus_score(tokenise(hypotheses), [tokenise(references)])
+    compounds = ".compounds-split" if lang == "de" else ""
+    signature = f"{metric.get_signature()}|sacremoses:{sacremoses.__version__}.{lang}.tokenised{compounds}"
     return Score("BLEU-tokenised", value.score, signature)
 
 
@@ -83,7 +83,7 @@ class Run:
         return work(self.recipe.model, vocab, 1, LENGTH, LENGTH).training_flops * tokens / LENGTH
 
 
-def in_one_process(arguments: Sequence[str], out: Path) -> None:
+def refuse_torchrun(arguments: Sequence[str], out: Path) -> None:
     """Refuse to run under torchrun, where every process would prepare, translate and report: only training is for several."""
     size = os.environ.get("WORLD_SIZE", "1")
     if size != "1":
@@ -121,18 +121,20 @@ def train_and_score(values: Values, data: Path, out: Path, checksums: Path | Non
     """Prepare the data, train, average, translate newstest2014 and score it. Stopped, it goes on where it was."""
     moses()  # what is missing for the scores is missed before the training
     full, text = prepare(values, data, out, checksums, console)
-    model = trained(full, console)
+    model = train_or_load(full, console)
     draft = build_recipe(full)
     # PyTorch, for 8-bit weights would cost BLEU.
     translator = Translator(model, draft.train.device, draft.train.threads, "torch")
     target = draft.data.target_lang
     sources, references = (read_lines(path) for path in text.paths["test"])
-    ours = _translated(translator, model, sources, out / "newstest2014", target, console)
+    ours = _translate_test(translator, model, sources, out / "newstest2014", target, console)
     scores = [bleu(ours, references, target), compound_split_bleu(ours, references, target)]
-    return Run(translator.artifact.recipe, facts_of(model), scores, sustained_here(translator.device), text)
+    return Run(translator.artifact.recipe, read_facts(model), scores, sustained_here(translator.device), text)
 
 
-def _translated(translator: Translator, model: Path, sources: Sequence[str], out: Path, target: str, console: Console) -> list[str]:
+def _translate_test(
+    translator: Translator, model: Path, sources: Sequence[str], out: Path, target: str, console: Console
+) -> list[str]:
     """Every line as it is, for one of WMT is one sentence; kept, so that it is not done again."""
     progress = Progress(console, "translated lines", len(sources))
     key = fingerprint((model / "manifest.json").read_text(), translator.search_config(sentences=False))
@@ -140,7 +142,7 @@ def _translated(translator: Translator, model: Path, sources: Sequence[str], out
     def work_on(lines: Sequence[str]) -> Iterator[str]:
         return (result.text for result in translator.stream(lines, advance=progress.advance, sentences=False))
 
-    ours = line_by_line(out.with_name(f"{out.name}-{key}.{target}"), sources, work_on, 500)
+    ours = compute_lines(out.with_name(f"{out.name}-{key}.{target}"), sources, work_on, 500)
     console.clear()
     return ours
 

@@ -47,8 +47,8 @@ TRAIN: dict[str, tuple[Corpus, ...]] = {
 }
 
 SIZES = {
-    "de": "The standard files hold about 4.5 million pairs, as many as the paper says.",
-    "fr": "The standard files hold about 40.8 million pairs, where the paper says 36 million; it does not say how it filtered.",
+    "de": "The standard files hold about 4.5 million pairs, as the paper says.",
+    "fr": "The standard files hold about 40.8 million pairs; the paper says 36 million, but not how it filtered.",
 }
 """How much there is to learn from, by the target."""
 
@@ -96,29 +96,29 @@ def prepare(data: Path, target: str, out: Path, checksums: Path | None, console:
     parts = {"train": TRAIN[target], **{part: (corpus,) for part, corpus in held_out(target).items()}}
     paths = {part: [str(out / f"{part}.{lang}") for lang in ("en", target)] for part in parts}
     names = list(dict.fromkeys(corpus.archive for corpora in parts.values() for corpus in corpora))
-    if all(_list_of(kind, out).exists() for kind in PUBLISHED):
-        sums = _written_down(out, names)
+    if all(_sums_file(kind, out).exists() for kind in PUBLISHED):
+        sums = _recorded_sums(out, names)
         console.say(f"{out}: prepared already")
-        return Prepared(paths, sums["sha256"], _checked(sums, checksums, f"get it again and remove {out}", console))
+        return Prepared(paths, sums["sha256"], _check_sums(sums, checksums, f"get it again and remove {out}", console))
     archives = _archives(data, names)
     sums = {kind: {name: _sum(path, kind) for name, path in archives.items()} for kind in PUBLISHED}
-    checked = _checked(sums, checksums, "get it again", console)
+    checked = _check_sums(sums, checksums, "get it again", console)
     out.mkdir(parents=True, exist_ok=True)
     for part, corpora in parts.items():
         _write_part(corpora, archives, [Path(path) for path in paths[part]], console)
     for kind, found in sums.items():
-        _list_of(kind, out).write_text("".join(f"{value}  {name}\n" for name, value in found.items()), encoding="utf-8")
+        _sums_file(kind, out).write_text("".join(f"{value}  {name}\n" for name, value in found.items()), encoding="utf-8")
     return Prepared(paths, sums["sha256"], checked)
 
 
-def _list_of(kind: str, out: Path) -> Path:
+def _sums_file(kind: str, out: Path) -> Path:
     """Where sums are written down, in the form of `sha256sum` and `md5sum`."""
     return out / f"{kind}.txt"
 
 
-def _written_down(out: Path, names: Sequence[str]) -> dict[str, dict[str, str]]:
+def _recorded_sums(out: Path, names: Sequence[str]) -> dict[str, dict[str, str]]:
     """By kind, the sums of the files that text was made from; it must be the text of these files."""
-    sums = {kind: _read_sums(_list_of(kind, out)) for kind in PUBLISHED}
+    sums = {kind: _read_sums(_sums_file(kind, out)) for kind in PUBLISHED}
     if any(found.keys() != set(names) for found in sums.values()):
         raise InputError(f"{out}: holds text of other files, those of another language pair; choose another --out")
     return sums
@@ -140,7 +140,7 @@ def _archives(data: Path, names: Sequence[str]) -> dict[str, Path]:
     return {name: there[name] for name in dict.fromkeys(names)}
 
 
-def _checked(sums: dict[str, dict[str, str]], checksums: Path | None, remedy: str, console: Console) -> dict[str, str]:
+def _check_sums(sums: dict[str, dict[str, str]], checksums: Path | None, remedy: str, console: Console) -> dict[str, str]:
     """What each file was compared with. The user's own list binds, as far as it goes; a published sum only warns."""
     wanted = _read_sums(checksums) if checksums is not None else {}
     faults = [
@@ -154,11 +154,11 @@ def _checked(sums: dict[str, dict[str, str]], checksums: Path | None, remedy: st
     for name in sums["sha256"]:
         if name not in wanted and checksums is not None:
             console.say(f"{name}: not in {checksums}")
-        checked[name] = "as in --checksums" if name in wanted else _beside_published(name, sums, console)
+        checked[name] = "as in --checksums" if name in wanted else _compare_published(name, sums, console)
     return checked
 
 
-def _beside_published(name: str, sums: dict[str, dict[str, str]], console: Console) -> str:
+def _compare_published(name: str, sums: dict[str, dict[str, str]], console: Console) -> str:
     for kind, published in PUBLISHED.items():
         if name in published:
             found = sums[kind][name]

@@ -14,8 +14,16 @@ import numpy as np
 from undivided.core.console import plural
 from undivided.inference.score import bleu
 from undivided.paper import report
-from undivided.paper.statistics import JUDGED, Verdict, chart, compared, sentence_interval, sentences, told
-from undivided.paper.table3.table import Measured, Plan, base_recipe, bleu_of
+from undivided.paper.table3.table import RowResult, Table3Config, base_recipe, bleu_of
+from undivided.paper.table3.verdicts import (
+    RULE_OF_AGREEMENT,
+    Verdict,
+    compare_with_base,
+    difference_chart,
+    format_noise,
+    sentence_interval,
+    verdict_lines,
+)
 
 
 def signature(lang: str) -> str:
@@ -23,16 +31,16 @@ def signature(lang: str) -> str:
     return bleu(["a"], ["a"], lang).signature
 
 
-def write_report(plan: Plan, table: Sequence[Measured], path: Path, arguments: Sequence[str]) -> str:
+def write_report(config: Table3Config, table: Sequence[RowResult], path: Path, arguments: Sequence[str]) -> str:
     """The table beside the paper's, sentences on agreement, a chart, and every figure as JSON; the table itself."""
-    recipe = base_recipe(plan)
-    verdicts = compared(table)
-    lines = report.head(f"Table 3 on {Path(plan.test.source).stem}: variations of a recipe", arguments)
+    recipe = base_recipe(config)
+    verdicts = compare_with_base(table)
+    lines = report.head(f"Table 3 on {Path(config.test.source).stem}: variations of a recipe", arguments)
     spent = [result.seconds / 60 for row in table for result in row.results]
     lines += [
         f"{plural(sum(len(row.results) for row in table), 'training')} of {min(spent):.1f}–{max(spent):.1f} minutes each "
-        f"({plural(len(table[0].results), 'seed')} of base, {plan.other_seeds} of the others), measured on "
-        f"`{Path(plan.test.source).name}`: beam {recipe.search.beam_size}, α {recipe.search.length_penalty:g}, no averaged "
+        f"({plural(len(table[0].results), 'seed')} of base, {config.other_seeds} of the others), measured on "
+        f"`{Path(config.test.source).name}`: beam {recipe.search.beam_size}, α {recipe.search.length_penalty:g}, no averaged "
         f"checkpoints, decoded by PyTorch in float32, BLEU `{signature(recipe.data.target_lang)}`, perplexity of a subword. "
         "Where the budget is time, larger rows "
         "take fewer steps. The paper's figures are of newstest2013 after 100,000 steps (big: 300,000) on "
@@ -43,19 +51,19 @@ def write_report(plan: Plan, table: Sequence[Measured], path: Path, arguments: S
         *_spread(table[0]),
         f"![BLEU of each row less that of base]({path.stem}.svg)",
         "",
-        JUDGED,
+        RULE_OF_AGREEMENT,
         "",
-        *sentences(table, verdicts),
+        *verdict_lines(table, verdicts),
     ]
     report.write(path, lines)
-    chart(verdicts).write(path.with_suffix(".svg"))
+    difference_chart(verdicts).write(path.with_suffix(".svg"))
     figures = {row.row.name: {"bleu": row.bleus, "perplexity": row.perplexities, **_cost(row)} for row in table}
     compared_figures = {name: asdict(verdict) for name, verdict in verdicts.items()}
     report.write(path.with_suffix(".json"), [json.dumps(_finite({"rows": figures, "against base": compared_figures}), indent=1)])
     return shown
 
 
-def _spread(base: Measured) -> list[str]:
+def _spread(base: RowResult) -> list[str]:
     """How far apart trainings of the same recipe are."""
     if len(base.results) < 2:
         return []
@@ -74,11 +82,11 @@ def _finite(value: Any) -> Any:
     return None if value == math.inf else value
 
 
-def _cost(row: Measured) -> dict[str, list[float]]:
+def _cost(row: RowResult) -> dict[str, list[float]]:
     return {name: [getattr(result, name) for result in row.results] for name in ("parameters", "steps", "epochs", "seconds")}
 
 
-def _table(table: Sequence[Measured], verdicts: dict[str, Verdict]) -> str:
+def _table(table: Sequence[RowResult], verdicts: dict[str, Verdict]) -> str:
     header = ["row", "change here", "M params", "paper", "steps", "perplexity", "paper", "BLEU", "95 %", "paper", "Δ BLEU", "paper"]
     rows = []
     base = table[0].row.published
@@ -90,6 +98,6 @@ def _table(table: Sequence[Measured], verdicts: dict[str, Verdict]) -> str:
         cells += [f"{each.row.published.perplexity:.2f}", f"{np.mean(each.bleus):.2f}", report.interval(low, high)]
         cells.append(f"{each.row.published.bleu:.1f}")
         verdict = verdicts.get(each.row.name)
-        ours = f"{verdict.bleu.difference:+.2f} ± {told(verdict.bleu.noise)}" if verdict else "–"
+        ours = f"{verdict.bleu.difference:+.2f} ± {format_noise(verdict.bleu.noise)}" if verdict else "–"
         rows.append([*cells, ours, f"{each.row.published.bleu - base.bleu:+.1f}" if verdict else "–"])
     return report.table(header, rows)

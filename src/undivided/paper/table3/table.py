@@ -20,8 +20,8 @@ from undivided.core.files import write_atomic
 from undivided.data.corpus import CorpusReport, corpus_digests, corpus_name, read_pairs
 from undivided.inference.score import bleu_metric
 from undivided.inference.translator import Translator
-from undivided.paper.runs import facts_of, fingerprint, settled, trained
-from undivided.paper.table3.variations import Row, described
+from undivided.paper.runs import fingerprint, pin_settings, read_facts, train_or_load
+from undivided.paper.table3.variations import Row, describe_changes
 from undivided.training.prepare import prepare_recipe
 
 BUDGET: Values = {"train": {"validate_every": 1_000_000_000, "patience": 0}}
@@ -31,7 +31,7 @@ NO_AVERAGE: Values = {"train": {"average": 1}}
 
 
 @dataclass(frozen=True)
-class Plan:
+class Table3Config:
     """What to train: which rows, how many seeds, on what."""
 
     values: Values
@@ -65,7 +65,7 @@ class Result(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Measured:
+class RowResult:
     """A row with all its seeds."""
 
     row: Row
@@ -113,33 +113,33 @@ def sentence_counts(outputs: Sequence[str], references: Sequence[str], lang: str
     return [[*score.counts, *score.totals, score.sys_len, score.ref_len] for score in scores]
 
 
-def table3(plan: Plan, console: Console) -> list[Measured]:
+def table3(config: Table3Config, console: Console) -> list[RowResult]:
     """Train and measure every row. Stopped, it goes on where it was: each training is a folder, and finished ones are kept."""
-    base = base_recipe(plan)
-    digests = corpus_digests([*base.data.train, *base.data.valid, plan.test])
-    settled(plan.out / "table3.json", {"corpora": sorted(digests.values()), "preset": base.preset}, "a table")
+    base = base_recipe(config)
+    digests = corpus_digests([*base.data.train, *base.data.valid, config.test])
+    pin_settings(config.out / "table3.json", {"corpora": sorted(digests.values()), "preset": base.preset}, "a table")
     results: dict[str, list[Result]] = {}
-    for number, (row, seed) in enumerate(plan.runs(), 1):
+    for number, (row, seed) in enumerate(config.runs(), 1):
         changes = row.vary(base)
-        if row.name != "base" and not described(changes, base):
+        if row.name != "base" and not describe_changes(changes, base):
             console.warn(f"row {row.name} changes nothing in this recipe; left out")
             continue
-        console.say(f"row {row.name}, seed {seed}: training {number} of {len(plan.runs())}")
-        place = {"train": {"seed": seed, "out": str(plan.out / f"{row.name}-{seed}")}}
-        values = merge(merge(plan.values, {"preset": base.preset}), merge(changes, place))
-        results.setdefault(row.name, []).append(measured(trained(values, console), plan.test, digests, console))
-    return [Measured(row, described(row.vary(base), base), results[row.name]) for row in plan.rows if row.name in results]
+        console.say(f"row {row.name}, seed {seed}: training {number} of {len(config.runs())}")
+        place = {"train": {"seed": seed, "out": str(config.out / f"{row.name}-{seed}")}}
+        values = merge(merge(config.values, {"preset": base.preset}), merge(changes, place))
+        results.setdefault(row.name, []).append(measure(train_or_load(values, console), config.test, digests, console))
+    return [RowResult(row, describe_changes(row.vary(base), base), results[row.name]) for row in config.rows if row.name in results]
 
 
-def base_recipe(plan: Plan) -> Recipe:
+def base_recipe(config: Table3Config) -> Recipe:
     """The full recipe that rows vary, with the preset that suits the corpus if it names none."""
-    if not plan.values.get("data", {}).get("valid"):
+    if not config.values.get("data", {}).get("valid"):
         raise InputError("which model is best? Name held-out pairs: --valid SOURCE TARGET")
-    place = {"train": {"out": str(plan.out / "base-1")}}
-    return prepare_recipe(merge(plan.values, place), Console(quiet=True)).recipe
+    place = {"train": {"out": str(config.out / "base-1")}}
+    return prepare_recipe(merge(config.values, place), Console(quiet=True)).recipe
 
 
-def measured(model: Path, test: CorpusFiles, digests: dict[str, str], console: Console) -> Result:
+def measure(model: Path, test: CorpusFiles, digests: dict[str, str], console: Console) -> Result:
     """Translate the test pairs and score them, or read what was measured before.
 
     All by PyTorch: 8-bit weights cost some models more than others, and not every row can have them.
@@ -148,7 +148,7 @@ def measured(model: Path, test: CorpusFiles, digests: dict[str, str], console: C
     key = fingerprint((model / "manifest.json").read_text(), translator.search_config(), sorted(digests.values()), "whole lines")
     path = model.parent / f"{model.name}-{key}.json"
     if not path.exists():
-        recipe, facts = translator.artifact.recipe, facts_of(model)
+        recipe, facts = translator.artifact.recipe, read_facts(model)
         pairs = list(read_pairs(test, recipe.data, CorpusReport(corpus_name(test))))
         sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
         progress = Progress(console, "translated lines", len(sources))

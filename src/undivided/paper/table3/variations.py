@@ -41,15 +41,15 @@ def heads(count: Callable[[int], int]) -> Callable[[Recipe], Values]:
 
 def key_width(factor: float) -> Callable[[Recipe], Values]:
     """Narrower keys and queries; values stay. [paper Table 3, B]"""
-    return lambda recipe: {"model": {"d_k": scaled(recipe.model.key_width, factor), "d_v": recipe.model.value_width}}
+    return lambda recipe: {"model": {"d_k": scale(recipe.model.key_width, factor), "d_v": recipe.model.value_width}}
 
 
 def depth(factor: float) -> Callable[[Recipe], Values]:
     """Fewer or more layers. [paper Table 3, C]"""
     return lambda recipe: {
         "model": {
-            "encoder_layers": scaled(recipe.model.encoder_layers, factor),
-            "decoder_layers": scaled(recipe.model.decoder_layers, factor),
+            "encoder_layers": scale(recipe.model.encoder_layers, factor),
+            "decoder_layers": scale(recipe.model.decoder_layers, factor),
         }
     }
 
@@ -59,8 +59,8 @@ def width(factor: float) -> Callable[[Recipe], Values]:
 
     def vary(recipe: Recipe) -> Values:
         model = recipe.model
-        d_model = 2 * scaled(model.d_model, factor / 2)
-        widths = {"d_model": d_model, "d_k": scaled(model.key_width, factor), "d_v": scaled(model.value_width, factor)}
+        d_model = 2 * scale(model.d_model, factor / 2)
+        widths = {"d_model": d_model, "d_k": scale(model.key_width, factor), "d_v": scale(model.value_width, factor)}
         return {"model": widths, **rate_for(d_model, recipe)}
 
     return vary
@@ -75,7 +75,7 @@ def rate_for(d_model: int, recipe: Recipe) -> Values:
 
 def feed_forward(factor: float) -> Callable[[Recipe], Values]:
     """Another d_ff. [paper Table 3, C]"""
-    return lambda recipe: {"model": {"d_ff": scaled(recipe.model.d_ff, factor)}}
+    return lambda recipe: {"model": {"d_ff": scale(recipe.model.d_ff, factor)}}
 
 
 def dropout(more: float | None) -> Callable[[Recipe], Values]:
@@ -96,7 +96,7 @@ def big(recipe: Recipe) -> Values:
     return {"model": changes, **rate_for(wide["d_model"], recipe)}
 
 
-def scaled(value: int, factor: float) -> int:
+def scale(value: int, factor: float) -> int:
     """A whole number near value × factor, at least 1."""
     return max(1, round(value * factor))
 
@@ -128,7 +128,7 @@ ROWS: dict[str, Row] = {
 }
 
 
-def chosen(names: str) -> list[Row]:
+def select_rows(names: str) -> list[Row]:
     """The rows that a comma-separated list names; a letter names all of its rows, `all` all of them. Base comes first."""
     wanted, faults = {"base"}, []
     for name in (part.strip() for part in names.split(",") if part.strip()):
@@ -147,18 +147,18 @@ def _near(name: str) -> str:
     return near or f"; did you mean one of {', '.join(alike or ROWS)}?"
 
 
-def described(changes: Values, recipe: Recipe) -> str:
+def describe_changes(changes: Values, recipe: Recipe) -> str:
     """A change in the recipe's own numbers: `n_heads 4 → 8, d_k 32 → 16`; empty where nothing changes."""
     parts = []
     for section, keys in changes.items():
         for key, value in keys.items():
-            before = current(recipe, section, key)
+            before = current_value(recipe, section, key)
             if before != value:
                 parts.append(f"{key} {before} → {value}")
     return ", ".join(parts)
 
 
-def current(recipe: Recipe, section: str, key: str) -> object:
+def current_value(recipe: Recipe, section: str, key: str) -> object:
     """What a recipe has now, head widths spelled out."""
     if section == "model" and key in ("d_k", "d_v"):
         return {"d_k": recipe.model.key_width, "d_v": recipe.model.value_width}[key]

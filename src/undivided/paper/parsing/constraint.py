@@ -17,7 +17,7 @@ WORD, LAST_WORD, SAME, END = range(4)
 """What must be written at a position: a word that leaves a bracket open, the word that closes all, `~`, or `</s>`."""
 
 
-class Whole(NamedTuple):
+class TreeConstraint(NamedTuple):
     """The tokens of a target vocabulary, seen as parts of a tree."""
 
     words: Tensor
@@ -28,7 +28,7 @@ class Whole(NamedTuple):
     """The id of `~`."""
 
     @classmethod
-    def of(cls, target: Subwords, device: torch.device) -> Whole | None:
+    def of(cls, target: Subwords, device: torch.device) -> TreeConstraint | None:
         """None where the model writes trees in another form, or none."""
         pieces = target.pieces(range(len(target)))
         if not any("|" in piece for piece in pieces) or f"▁{SAME_WORD}" not in pieces:

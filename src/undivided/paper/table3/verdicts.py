@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from undivided.paper import report
-from undivided.paper.table3.table import Figure, Measured, bleu_of, log_perplexity_of
+from undivided.paper.table3.table import Figure, RowResult, bleu_of, log_perplexity_of
 
 STUDENT = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 9: 2.26}
 """Two-sided 95 % points of Student's t by degrees of freedom."""
@@ -20,7 +20,7 @@ SAME_BLEU, SAME_PERPLEXITY = 0.25, 0.02
 CLOSE_BLEU, CLOSE_PERPLEXITY = 1.5, 0.1
 """To say that two rows are the same here, the difference and its noise must stay within this."""
 
-JUDGED = (
+RULE_OF_AGREEMENT = (
     "How agreement is judged: a row differs from base here if the difference is larger than its noise, which is the larger of "
     "two half-widths at 95 %: that of the seeds (Student's t on the standard deviation of base's seeds, as if every row had the "
     "same) and that of the test sentences (1,000 paired resamplings). In the paper it differs if by more than "
@@ -77,7 +77,7 @@ class Verdict:
     perplexity: Difference
 
 
-def compared(table: Sequence[Measured]) -> dict[str, Verdict]:
+def compare_with_base(table: Sequence[RowResult]) -> dict[str, Verdict]:
     """Every row against base, which comes first."""
     base = table[0]
     result = {}
@@ -115,13 +115,13 @@ def seed_noise(base: Sequence[float], count: int) -> float:
 def sentence_noise(figure: Figure, row: np.ndarray, base: np.ndarray) -> float:
     """The half-width of a difference under paired resampling of sentences; counts are `seeds × sentences × counts`."""
     both, cut, width = np.concatenate([_wide(row), _wide(base)], axis=1), row.shape[0] * row.shape[2], row.shape[2]
-    low, high = report.resampled(lambda sums: _mean(figure, sums[:cut], width) - _mean(figure, sums[cut:], width), both)
+    low, high = report.bootstrap_interval(lambda sums: _mean(figure, sums[:cut], width) - _mean(figure, sums[cut:], width), both)
     return (high - low) / 2
 
 
 def sentence_interval(figure: Figure, counts: np.ndarray) -> tuple[float, float]:
     """The interval of a mean over seeds under resampling of sentences."""
-    return report.resampled(lambda sums: _mean(figure, sums, counts.shape[2]), _wide(counts))
+    return report.bootstrap_interval(lambda sums: _mean(figure, sums, counts.shape[2]), _wide(counts))
 
 
 def _wide(counts: np.ndarray) -> np.ndarray:
@@ -133,21 +133,21 @@ def _mean(figure: Figure, sums: np.ndarray, width: int) -> float:
     return float(np.mean([figure(part) for part in sums.reshape(-1, width)]))
 
 
-def told(noise: float, digits: int = 2) -> str:
+def format_noise(noise: float, digits: int = 2) -> str:
     """A noise in words: with one seed of base it is not known."""
     return "unknown" if noise > 1e9 else f"{noise:.{digits}f}"
 
 
-def sentences(table: Sequence[Measured], verdicts: dict[str, Verdict]) -> list[str]:
+def verdict_lines(table: Sequence[RowResult], verdicts: dict[str, Verdict]) -> list[str]:
     """One sentence for each row, and what they come to."""
     lines = []
     for row in table[1:]:
         verdict = verdicts[row.row.name]
         lines.append(
             f"- **{row.row.name}** ({row.row.change} in the paper; here {row.change}): BLEU {verdict.bleu.difference:+.2f} "
-            f"(noise {told(verdict.bleu.noise)}; paper {verdict.bleu.paper:+.1f}) {verdict.bleu.verdict}; perplexity "
+            f"(noise {format_noise(verdict.bleu.noise)}; paper {verdict.bleu.paper:+.1f}) {verdict.bleu.verdict}; perplexity "
             f"× {math.exp(verdict.perplexity.difference):.3f} "
-            f"(noise × {told(math.exp(min(99.0, verdict.perplexity.noise)), 3)}; "
+            f"(noise × {format_noise(math.exp(min(99.0, verdict.perplexity.noise)), 3)}; "
             f"paper × {math.exp(verdict.perplexity.paper):.3f}) {verdict.perplexity.verdict}."
         )
     return [*lines, "", *(_total(name, [getattr(each, name) for each in verdicts.values()]) for name in ("bleu", "perplexity"))]
@@ -159,7 +159,7 @@ def _total(name: str, differences: Sequence[Difference]) -> str:
     return f"- Of {len(differences)} rows by {name if name != 'bleu' else 'BLEU'}: {said}."
 
 
-def chart(verdicts: dict[str, Verdict]) -> report.Chart:
+def difference_chart(verdicts: dict[str, Verdict]) -> report.Chart:
     """BLEU of each row less that of base, here with its noise and in the paper."""
     names = list(verdicts)
     ours = [(place - 0.12, verdicts[name].bleu) for place, name in enumerate(names)]
