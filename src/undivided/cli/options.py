@@ -7,7 +7,7 @@ from typing import Any
 
 from undivided.config import ENGINES, Recipe, SearchConfig
 from undivided.config.flags import given_settings
-from undivided.config.settings import Values, coerce, iter_settings, merge, nest_values
+from undivided.config.settings import Values, check_range, coerce, iter_settings, merge, nest_values
 from undivided.config.yaml_file import read_yaml
 from undivided.core.errors import InputError
 
@@ -37,12 +37,14 @@ def recipe_values(options: argparse.Namespace) -> Values:
 
 
 def search_options(options: argparse.Namespace) -> dict[str, Any]:
-    """The search settings given on the command line, in their types."""
-    kinds = {name: kind for name, _, kind in iter_settings(SearchConfig)}
+    """The search settings given on the command line, checked one by one."""
+    known = {name: (field, kind) for name, field, kind in iter_settings(SearchConfig)}
     result, faults = {}, []
     for name, value in given_settings(options, SearchConfig).items():
+        field, kind = known[name]
         try:
-            result[name] = coerce(value, kinds[name])
+            result[name] = coerce(value, kind)
+            check_range(result[name], field)
         except ValueError as error:
             faults.append(f"--{name.replace('_', '-')}: {error}")
     if faults:

@@ -297,8 +297,8 @@ def test_parsing_with_what_is_not_a_parser(run, model, tmp_path):
     assert run("paper", "parse", model, tmp_path / "none.txt").code == 2
     result = run("paper", "parse", model, tmp_path / "in.txt", "--beam-size", "x", "--max-extra", "0")
     assert result.code == 2
-    assert "beam_size" in result.err
-    assert "max_extra" in result.err
+    assert "--beam-size" in result.err
+    assert "--max-extra" in result.err
 
 
 def test_bad_treebanks(run, tmp_path):
