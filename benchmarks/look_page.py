@@ -43,7 +43,7 @@ def made_page() -> str:
     from undivided.artifact import Artifact
     from undivided.config import build_recipe
     from undivided.data.subwords import Subwords, Tokenizer, learn_subwords
-    from undivided.look import look, page, what_if
+    from undivided.look import look, render_page, run_what_if
     from undivided.models import make_model
 
     torch.manual_seed(1)
@@ -56,7 +56,7 @@ def made_page() -> str:
     recipe = build_recipe({"model": model, "search": {"max_extra": 1, "beam_size": 4}})
     artifact = Artifact(recipe, Tokenizer(subwords, subwords), make_model(recipe.model, len(subwords), len(subwords)).eval())
     text = next(text for count in range(1, 99) if len(subwords.encode([text := " ".join(words[:count])])[0]) >= TOKENS)
-    return page(what_if(artifact, look(artifact, text, text)))
+    return render_page(run_what_if(artifact, look(artifact, text, text)))
 
 
 def touches() -> dict[str, tuple[str, str, str]]:

@@ -15,9 +15,9 @@ import torch
 from samples import sentences
 from undivided.artifact import Artifact
 from undivided.config import build_recipe
-from undivided.look import look, page, what_if
-from undivided.look.html import PAGE, legends
-from undivided.look.result import FATES, USES, plain, readable
+from undivided.look import look, render_page, run_what_if
+from undivided.look.html import PAGE, page_texts
+from undivided.look.result import FATES, USES, readable_piece, to_plain_values
 from undivided.models import make_model
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the tests of the page need playwright (extra: dev)")
@@ -66,7 +66,7 @@ def show(browser, tmp_path):
 
 @pytest.fixture(scope="module")
 def seen(translator):
-    return look(translator, LINES[0], ask=True)
+    return look(translator, LINES[0], what_if=True)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def large(translator):
     artifact = Artifact(recipe, tokenizer, model)
     words = " ".join(LINES * 3).split(" ")
     text = next(t for n in range(1, 99) if len(tokenizer.source.encode([t := " ".join(words[:n])])[0]) >= 40)
-    return what_if(artifact, look(artifact, text, text))
+    return run_what_if(artifact, look(artifact, text, text))
 
 
 def texts(tab, selector):
@@ -136,18 +136,18 @@ def layer(tab, number):
 @pytest.mark.parametrize("text", [LINES[0], "a", HOSTILE], ids=["sentence", "letter", "hostile"])
 def test_it_opens_and_shows_both_sentences(show, translator, text):
     result = look(translator, text)
-    tab = show(page(result))
+    tab = show(render_page(result))
     assert texts(tab, ".sentence bdi") == [text, result.translation]
     assert tab.locator(".part").count() == 5
     assert tab.title().startswith(text.replace("\u2028", "")[:8])
     assert "Not computed" in tab.locator(".part").nth(2).text_content()
-    assert texts(tab, ".words.right .token") == [readable(token.piece) for token in result.source]
-    assert texts(tab, ".words.left .token") == [readable(token.piece) for token in result.tgt_out]
+    assert texts(tab, ".words.right .token") == [readable_piece(token.piece) for token in result.source]
+    assert texts(tab, ".words.left .token") == [readable_piece(token.piece) for token in result.tgt_out]
 
 
 def test_a_given_translation_is_shown_beside_the_models_own(show, translator):
     result = look(translator, LINES[0], "das Haus")
-    tab = show(page(result))
+    tab = show(render_page(result))
     assert texts(tab, ".sentence bdi") == [LINES[0], "das Haus", result.own]
     assert "this translation was given" in tab.text_content("header")
 
@@ -155,7 +155,7 @@ def test_a_given_translation_is_shown_beside_the_models_own(show, translator):
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [360, 768, 1400])
 def test_nothing_is_wider_than_the_window(show, seen, width, dark):
-    tab = show(page(seen), width, dark)
+    tab = show(render_page(seen), width, dark)
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
     ground = tab.evaluate("getComputedStyle(document.querySelector('.look')).backgroundColor")
     assert (sum(map(int, re.findall(r"\d+", ground)[:3])) < 200) == dark
@@ -207,7 +207,7 @@ LOW_CONTRAST = """() => {
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_text_is_readable_on_its_ground(show, seen, dark):
     """Contrast of 4.5 to 1 (WCAG AA) for every text that can be seen: plain, on weights, on hatching, in the tree."""
-    tab = show(page(seen), dark=dark)
+    tab = show(render_page(seen), dark=dark)
     for touch in (
         lambda: None,
         lambda: tab.locator(".words.left button").nth(2).hover(),
@@ -225,7 +225,7 @@ def test_text_is_readable_on_its_ground(show, seen, dark):
 
 def test_a_phone(show, large):
     """390 pixels wide: every part can be reached by a finger and nothing that matters is out of sight."""
-    tab = show(page(large), width=390)
+    tab = show(render_page(large), width=390)
     assert tab.evaluate("document.documentElement.scrollWidth") <= 390
     small = tab.evaluate(
         """() => [...document.querySelectorAll('.look button, .look .choice label, .look input[type=range]')]
@@ -245,7 +245,7 @@ def test_a_phone(show, large):
 
 
 def test_nothing_moves_under_the_pointer(show, large):
-    tab = show(page(large))
+    tab = show(render_page(large))
     where = """() => [...document.querySelectorAll('.words button, .attention .heat .names > *, .strip td, .stepper button')]
         .map(each => each.getBoundingClientRect()).map(box => [box.x, box.width])"""
     before = tab.evaluate(where)
@@ -259,7 +259,7 @@ def test_nothing_moves_under_the_pointer(show, large):
 
 
 def test_every_control_has_a_name_and_can_be_reached(show, seen):
-    tab = show(page(seen))
+    tab = show(render_page(seen))
     nameless = tab.evaluate(
         """() => [...document.querySelectorAll('.look button, .look input')].filter(each =>
             !(each.getAttribute('aria-label') || each.textContent.trim() || each.closest('label')?.textContent.trim())).length"""
@@ -276,7 +276,7 @@ def test_every_control_has_a_name_and_can_be_reached(show, seen):
 
 
 def test_the_heat_map_has_the_numbers_of_the_look(show, seen):
-    tab = show(page(seen))
+    tab = show(render_page(seen))
     assert_heat(cells(tab), seen.cross[0].mean(axis=0))
     for use in USES:
         choose(tab, ".controls", use)
@@ -309,7 +309,7 @@ def shades(tab):
 
 
 def test_the_drawn_map_is_as_dark_as_the_weights(show, seen):
-    tab = show(page(seen))
+    tab = show(render_page(seen))
     tab.set_viewport_size({"width": 1400, "height": 1800})
     for use in USES:
         choose(tab, ".controls", use)
@@ -327,7 +327,7 @@ def test_the_drawn_map_is_as_dark_as_the_weights(show, seen):
 
 
 def test_walking_the_drawn_map_with_keys(show, large):
-    tab = show(page(large))
+    tab = show(render_page(large))
     tab.set_viewport_size({"width": 500, "height": 500})
     tab.focus(".attention .heat canvas")
     first = tab.eval_on_selector(".attention .heat canvas", "canvas => canvas.toDataURL()")
@@ -342,14 +342,14 @@ def test_walking_the_drawn_map_with_keys(show, large):
 
 
 def test_pointing_at_a_word_tells_where_it_looks(show, seen):
-    tab = show(page(seen))
+    tab = show(render_page(seen))
     tab.locator(".multiples button").nth(1).click()
     weights = seen.cross[0, 1]
     for row in (0, len(weights) - 1):
         tab.locator(".words.left button").nth(row).hover()
         said = tab.text_content(".lines .said")
         best = int(weights[row].argmax())
-        assert f"{readable(seen.source[best].piece)} {round(100 * float(weights[row, best]))} %" in said
+        assert f"{readable_piece(seen.source[best].piece)} {round(100 * float(weights[row, best]))} %" in said
         assert "looks at" in said
     tab.locator(".words.right button").nth(0).hover()
     assert "is looked at by" in tab.text_content(".lines .said")
@@ -358,7 +358,7 @@ def test_pointing_at_a_word_tells_where_it_looks(show, seen):
 
 
 def test_lines_are_drawn_only_for_the_word_pointed_at(show, seen):
-    tab = show(page(seen))
+    tab = show(render_page(seen))
     ink = """canvas => {
         const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', { willReadFrequently: true });
         copy.drawImage(canvas, 0, 0);
@@ -371,7 +371,7 @@ def test_lines_are_drawn_only_for_the_word_pointed_at(show, seen):
 
 
 def test_a_click_pins_a_word_and_moves_the_slider(show, seen):
-    tab = show(page(seen))
+    tab = show(render_page(seen))
     word = tab.locator(".words.left button").nth(3)
     word.click()
     tab.mouse.move(2, 2)
@@ -385,11 +385,11 @@ def test_a_click_pins_a_word_and_moves_the_slider(show, seen):
 
 
 def test_words_can_be_walked_with_keys(show, seen):
-    tab = show(page(seen))
+    tab = show(render_page(seen))
     tab.locator(".words.left button").first.focus()
     tab.keyboard.press("ArrowDown")
     tab.keyboard.press("ArrowDown")
-    assert f"{readable(seen.tgt_out[2].piece)} looks at" in tab.text_content(".lines .said")
+    assert f"{readable_piece(seen.tgt_out[2].piece)} looks at" in tab.text_content(".lines .said")
     tab.keyboard.press("Enter")
     assert tab.locator(".words.left button").nth(2).get_attribute("aria-pressed") == "true"
     tab.keyboard.press("ArrowRight")
@@ -401,7 +401,7 @@ def test_words_can_be_walked_with_keys(show, seen):
 
 
 def test_heads_are_shown_alone_and_together(show, seen):
-    tab = show(page(seen))
+    tab = show(render_page(seen))
     boxes = tab.locator(".choice.heads input")
     assert [boxes.nth(head).is_checked() for head in range(2)] == [True, True]
     boxes.nth(0).uncheck(force=True)
@@ -416,26 +416,26 @@ def test_heads_are_shown_alone_and_together(show, seen):
 
 
 def test_the_slider_walks_through_the_steps(show, seen):
-    tab = show(page(seen))
+    tab = show(render_page(seen))
     for place, step in enumerate(seen.steps):
         slide(tab, place + 1)
         assert f"Step {place + 1} of {len(seen.steps)}" in tab.text_content(".decoding .said")
-        assert texts(tab, ".decoding .bars .token") == [readable(each.piece) for each in step.candidates]
+        assert texts(tab, ".decoding .bars .token") == [readable_piece(each.piece) for each in step.candidates]
         chosen = texts(tab, ".decoding .bars .chosen .token")
-        assert chosen == [readable(step.written.piece)]
+        assert chosen == [readable_piece(step.written.piece)]
         strip = tab.eval_on_selector_all(".strip tr:nth-child(2) td", "all => all.map(each => each.className)")
         assert strip == [""] * place + ["now"] + ["masked"] * (len(seen.steps) - place - 1)
         lens = texts(tab, ".lens tbody tr .token")
-        assert lens == [readable(each.piece) for layer in reversed(step.lens) for each in layer.candidates[:3]]
+        assert lens == [readable_piece(each.piece) for layer in reversed(step.lens) for each in layer.candidates[:3]]
         rows = tab.locator(".beam tbody tr").count()
         assert rows == len([branch for branch in seen.beam if branch.step == place + 1])
-    assert texts(tab, ".strip tr:nth-child(2) .token") == [readable(token.piece) for token in seen.tgt_in]
-    assert texts(tab, ".strip tr:nth-child(3) .token") == [readable(token.piece) for token in seen.tgt_out]
+    assert texts(tab, ".strip tr:nth-child(2) .token") == [readable_piece(token.piece) for token in seen.tgt_in]
+    assert texts(tab, ".strip tr:nth-child(3) .token") == [readable_piece(token.piece) for token in seen.tgt_out]
     assert tab.locator(".stepper button").last.is_disabled()
 
 
 def test_the_beam_tree(show, seen):
-    tab = show(page(seen))
+    tab = show(render_page(seen))
     assert tab.locator(".tree .node").count() == len(seen.beam)
     assert tab.locator(".tree .node.best").count() == len(seen.steps)
     tab.locator(".tree .node.best").nth(2).click()
@@ -449,9 +449,9 @@ def test_the_beam_tree(show, seen):
 
 
 def test_what_speaks_for_a_word(show, seen):
-    tab = show(page(seen))
+    tab = show(render_page(seen))
     chips = tab.eval_on_selector_all(".decoding .flow .chip", "all => all.map(each => [each.textContent, each.title])")
-    assert [text for text, _ in chips] == [readable(token.piece) for token in (*seen.source, seen.tgt_in[0])]
+    assert [text for text, _ in chips] == [readable_piece(token.piece) for token in (*seen.source, seen.tgt_in[0])]
     wanted = [*seen.saliency_source[0], seen.saliency_target[0, 0]]
     assert [number(title) for _, title in chips] == pytest.approx([float(value) for value in wanted], abs=0.0051)
     tab.locator(".decoding .choice input[value=attention]").check(force=True)
@@ -463,7 +463,7 @@ def test_what_speaks_for_a_word(show, seen):
 
 
 def test_a_head_is_off(show, seen):
-    tab = show(page(seen))
+    tab = show(render_page(seen))
     buttons = tab.locator(".off-grid button")
     assert buttons.count() == len(seen.heads_off)
     for place, off in enumerate(seen.heads_off):
@@ -475,7 +475,7 @@ def test_a_head_is_off(show, seen):
 
 
 def test_another_word_comes(show, seen):
-    tab = show(page(seen))
+    tab = show(render_page(seen))
     for place in (0, len(seen.steps) - 1):
         tab.locator(".places").first.locator("button").nth(place).click()
         here = [each for each in seen.alternatives if each.step == place]
@@ -490,7 +490,7 @@ def test_another_word_comes(show, seen):
 
 
 def test_positions(show, seen):
-    tab = show(page(seen))
+    tab = show(render_page(seen))
     rows, width = seen.space.positions.shape
     size = tab.eval_on_selector(".raster", "canvas => [canvas.height, canvas.width]")
     assert size == [rows, width]
@@ -511,13 +511,13 @@ def test_positions(show, seen):
 
 
 def test_embeddings(show, seen):
-    tab = show(page(seen))
+    tab = show(render_page(seen))
     part = ".part:last-child"
     for kind in ("source", "memory", "target", "across"):
         choose(tab, part, kind)
         assert_heat(cells(tab, part), getattr(seen.space, kind))
     tab.locator(f"{part} .places").last.locator("button").nth(1).click()
-    assert texts(tab, f"{part} .bars .token") == [readable(each.piece) for each in seen.space.target_neighbours[1]]
+    assert texts(tab, f"{part} .bars .token") == [readable_piece(each.piece) for each in seen.space.target_neighbours[1]]
 
 
 # Other models.
@@ -539,8 +539,8 @@ def test_models_other_than_the_transformer(show, translator, changes, attends):
     )
     tokenizer = translator.artifact.tokenizer
     artifact = Artifact(recipe, tokenizer, make_model(recipe.model, len(tokenizer.source), len(tokenizer.target)).eval())
-    result = what_if(artifact, look(artifact, LINES[0], "das Haus"))
-    tab = show(page(result))
+    result = run_what_if(artifact, look(artifact, LINES[0], "das Haus"))
+    tab = show(render_page(result))
     assert result.remark in tab.locator(".part").first.text_content()
     assert tab.locator(".multiples button").count() == attends
     assert tab.locator(".off-grid button").count() == attends
@@ -549,10 +549,10 @@ def test_models_other_than_the_transformer(show, translator, changes, attends):
         assert_heat(cells(tab), result.cross[layer_number, 0])
     slide(tab, 2)
     assert texts(tab, ".decoding .bars .token") == [
-        readable(each.piece) for each in [*result.steps[1].candidates, *beyond(result.steps[1])]
+        readable_piece(each.piece) for each in [*result.steps[1].candidates, *beyond(result.steps[1])]
     ]
     lens = texts(tab, ".lens tbody tr .token")
-    assert lens == [readable(each.piece) for layer in reversed(result.steps[1].lens) for each in layer.candidates[:3]]
+    assert lens == [readable_piece(each.piece) for layer in reversed(result.steps[1].lens) for each in layer.candidates[:3]]
     assert tab.locator(".decoding .choice input").count() == (2 if attends else 1)
     if not attends:
         assert "has no attention" in tab.locator(".part").nth(2).text_content()
@@ -564,7 +564,7 @@ def test_models_other_than_the_transformer(show, translator, changes, attends):
 
 def test_touching_a_large_page_does_little(show, large):
     """What is not changed is not drawn anew: no line when a word is left, no cell of the table when a head is chosen."""
-    tab = show(page(large))
+    tab = show(render_page(large))
     tab.evaluate(
         """() => {
             window.strokes = 0;
@@ -589,7 +589,7 @@ def test_touching_a_large_page_does_little(show, large):
 def test_forty_by_forty_tokens_six_layers_eight_heads(show, large):
     assert min(large.cross.shape[2:]) >= 40
     assert large.cross.shape[:2] == (6, 8)
-    text = page(large)
+    text = render_page(large)
     assert len(text.encode()) < 4_000_000
     tab = show(text)
     assert tab.locator(".multiples button").count() == 48
@@ -611,7 +611,7 @@ def test_a_server_page_can_mount_the_view_as_it_is(browser, translator, seen, tm
     """The modules as they are, plain JSON, twice on one page; and it goes away without a trace."""
     for part in PAGE.iterdir():
         (tmp_path / part.name).write_bytes(part.read_bytes())
-    (tmp_path / "data.json").write_text(json.dumps(plain(seen) | legends(seen)), encoding="utf-8")
+    (tmp_path / "data.json").write_text(json.dumps(to_plain_values(seen) | page_texts(seen)), encoding="utf-8")
     (tmp_path / "index.html").write_text(
         '<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><link rel="stylesheet" href="look.css">'
         '<div id="one"></div><div id="two"></div><script type="module">import { mount } from "./view.js";'

@@ -54,9 +54,9 @@ def run_look(options: argparse.Namespace) -> None:
         return run_look_corpus(options, console)
     from undivided.inference.lines import decoded
     from undivided.inference.translator import Translator
-    from undivided.look import View, kind_of, look, questions, summary, what_if, write
+    from undivided.look import View, count_what_if_runs, look, output_format, run_what_if, save_look, summarize
 
-    kind = kind_of(options.output) if options.output else "text"
+    kind = output_format(options.output) if options.output else "text"
     text = next(decoded(input_lines("-"), "stdin", console.warn), "") if options.text == "-" else options.text
     translator = Translator(options.model, options.device, options.threads, "torch")
     view = View(options.use, options.layer, options.head, options.grid)
@@ -64,14 +64,14 @@ def run_look(options: argparse.Namespace) -> None:
     if kind in ("png", "svg", "pdf") or view != View():
         view.check(seen)
     if kind in ("html", "json") and not options.fast:
-        progress = Progress(console, "what-if runs", questions(seen))
-        seen = what_if(translator.artifact, seen, translator.search_config(**search), progress.advance)
+        progress = Progress(console, "what-if runs", count_what_if_runs(seen))
+        seen = run_what_if(translator.artifact, seen, translator.search_config(**search), progress.advance)
         console.clear()
     if not options.output:
         with open_output("-") as out:
-            out.write(f"{summary(seen)}\n")
+            out.write(f"{summarize(seen)}\n")
         return None
-    missing = write(seen, options.output, view)
+    missing = save_look(seen, options.output, view)
     if missing:
         console.warn(f"no font on this machine has {' '.join(missing)}; the picture shows boxes instead")
     return console.say(f"wrote {options.output}")
@@ -91,11 +91,11 @@ def run_look_corpus(options: argparse.Namespace, console: Console) -> None:
     if faults:
         raise InputError("; ".join(faults))
     from undivided.inference.translator import Translator
-    from undivided.look.heads.report import as_json, report, table
+    from undivided.look.heads.report import format_table, report_heads, to_json
 
-    result = report(Translator(options.model, options.device, options.threads, "torch"), files, options.lines, console)
+    result = report_heads(Translator(options.model, options.device, options.threads, "torch"), files, options.lines, console)
     with open_output(options.output or "-") as out:
-        out.write(as_json(result) if suffix == ".json" else table(result))
+        out.write(to_json(result) if suffix == ".json" else format_table(result))
     if options.alignments:
         with open_output(options.alignments) as out:
             out.write("".join(f"{line}\n" for line in result.alignments))

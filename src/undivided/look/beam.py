@@ -1,4 +1,4 @@
-"""The tree of a beam search, and why each of its branches died. [paper 6.1]"""
+"""Beam search as a tree, and what happened to each branch. [paper 6.1]"""
 
 from __future__ import annotations
 
@@ -26,43 +26,43 @@ class _Node:
     best: bool = False
 
 
-class Tree:
-    """Watches the search of one sentence and keeps every candidate that was among the best of its step."""
+class BeamTree:
+    """Records the search of one sentence: every candidate that was among the best of its step."""
 
     def __init__(self) -> None:
         self.nodes: list[_Node] = []
         self.beams: list[int] = [-1]
-        """The node of each beam; a beam without a node has probability 0."""
+        """The node of each beam; a beam without one has probability 0."""
 
     def __call__(self, step: BeamStep) -> None:
-        """One step further."""
+        """Record one step."""
         going = step.going[0].tolist()
         nodes: dict[int, int] = {}
         columns = zip(*(part[0].tolist() for part in (step.parents, step.tokens, step.totals, step.ended)), strict=True)
         for place, (parent, token, total, ended) in enumerate(columns):
-            if total == -math.inf or self.beams[parent] == _NOWHERE:
+            if total == -math.inf or self.beams[parent] == _NO_NODE:
                 continue
             fate: Fate = "ended" if ended else "continued" if place in going else "ended too low" if token == EOS else "fell out"
             origin = self.beams[parent]
             nodes[place] = len(self.nodes)
             self.nodes.append(_Node(origin, self.nodes[origin].step + 1 if origin >= 0 else 1, token, total, fate))
-        self.beams = [nodes.get(place, _NOWHERE) for place in going]
+        self.beams = [nodes.get(place, _NO_NODE) for place in going]
 
-    def close(self, chosen: Hypothesis, limit: int, alpha: float) -> None:
-        """Tell how it ended for those that were still going, and mark the way to the translation."""
+    def finish(self, chosen: Hypothesis, limit: int, alpha: float) -> None:
+        """Decide what happened to unfinished branches, and mark the path to the translation."""
         scores = {number: node.total / float(length_penalty(node.step, alpha)) for number, node in enumerate(self.nodes)}
         ended = [scores[number] for number, node in enumerate(self.nodes) if node.fate == "ended"]
         for number in self.beams:
-            if number != _NOWHERE:
+            if number != _NO_NODE:
                 cut = self.nodes[number].step >= limit and scores[number] > max(ended, default=-math.inf)
                 self.nodes[number].fate = "length limit" if cut else "overtaken"
         parents = {node.parent for node in self.nodes if node.fate not in ("fell out", "ended too low")}
         for number, node in enumerate(self.nodes):
             if node.fate == "continued" and number not in parents:
                 node.fate = "crowded out"
-        self._mark(chosen)
+        self._mark_best(chosen)
 
-    def _mark(self, chosen: Hypothesis) -> None:
+    def _mark_best(self, chosen: Hypothesis) -> None:
         wanted = [*chosen.tokens, EOS] if chosen.finished else chosen.tokens
         last = ("ended",) if chosen.finished else ("length limit", "overtaken")
         for number, node in enumerate(self.nodes):
@@ -81,17 +81,17 @@ class Tree:
         return tokens[::-1]
 
 
-_NOWHERE = -2
+_NO_NODE = -2
 
 
-def follow(
+def search_with_tree(
     model: Seq2Seq, source: list[int], config: SearchConfig, device: torch.device, subwords: Subwords
 ) -> tuple[Hypothesis, tuple[Branch, ...]]:
-    """The best translation of a source as `search` finds it, and the tree of that search."""
-    tree = Tree()
+    """The best translation of a source, and the tree of its beam search."""
+    tree = BeamTree()
     best = search(model, [source], config, device, watcher=tree)[0][0]
     alpha = config.length_penalty
-    tree.close(best, len(source) - 1 + config.max_extra, alpha)
+    tree.finish(best, len(source) - 1 + config.max_extra, alpha)
     pieces = subwords.pieces([node.id for node in tree.nodes])
     branches = (
         Branch(

@@ -1,4 +1,4 @@
-"""Attention as a picture for a paper: PNG, SVG or PDF, by matplotlib (extra: look). [paper Figures 3–5]"""
+"""Attention as a picture: PNG, SVG or PDF, drawn by matplotlib (extra: look). [paper Figures 3–5]"""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import numpy as np
 
 from undivided.core.console import plural
 from undivided.core.errors import InputError
-from undivided.look.result import USES, Look, Numbers, Token, Use, readable
+from undivided.look.result import USES, Look, Numbers, Token, Use, readable_piece
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 POWER = 0.6
-"""Colours follow weight to this power, as on the page: small weights can be told from none."""
+"""Colours follow the weight to this power, as on the page, so that small weights differ visibly from 0."""
 
-MOST_NUMBERS = 30
-"""With more columns, numbers would not be read."""
+MAX_NUMBERED_COLUMNS = 30
+"""With more columns, numbers would be too small to read."""
 
 FONTS = (
     "DejaVu Sans", "Noto Sans", "Noto Sans CJK KR", "Noto Sans CJK JP", "Noto Sans CJK SC", "Malgun Gothic",
@@ -34,7 +34,7 @@ FONTS = (
 
 @dataclass(frozen=True)
 class View:
-    """Which weights a picture shows. Layers and heads are counted from 1; 0 is the last layer, and the mean of its heads."""
+    """Which weights a picture shows. Layers and heads count from 1; 0 is the last layer, and the mean of its heads."""
 
     use: Use = "cross"
     layer: int = 0
@@ -43,7 +43,7 @@ class View:
     """All heads of all layers."""
 
     def check(self, look: Look) -> None:
-        """Complain of a layer or head that is not there."""
+        """Raise an error if there is no such layer or head."""
         layers, heads = look.attention(self.use).shape[:2]
         faults = []
         if not layers:
@@ -56,17 +56,17 @@ class View:
             raise InputError("; ".join(faults))
 
 
-def need_matplotlib() -> None:
-    """Say how to get it where it is missing."""
+def require_matplotlib() -> None:
+    """Raise an error that says how to install matplotlib, if it is missing."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
         raise InputError("pictures need an extra: pip install 'undivided[look]'") from None
 
 
-def draw(look: Look, out: Path | BinaryIO, kind: str, view: View) -> list[str]:
-    """Write a picture (`png`, `svg` or `pdf`); the characters for which no font was found."""
-    need_matplotlib()
+def draw_attention(look: Look, out: Path | BinaryIO, kind: str, view: View) -> list[str]:
+    """Write a picture (`png`, `svg` or `pdf`); returns the characters for which no font was found."""
+    require_matplotlib()
     import matplotlib
     from matplotlib import font_manager
 
@@ -79,7 +79,7 @@ def draw(look: Look, out: Path | BinaryIO, kind: str, view: View) -> list[str]:
     }
     with matplotlib.rc_context(settings), warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        figure = grid(look, view) if view.grid else heat_map(look, view)
+        figure = head_grid(look, view) if view.grid else heat_map(look, view)
         # The same look gives the same bytes.
         undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[kind]
         figure.savefig(out, format=kind, dpi=200, bbox_inches="tight", metadata=undated)
@@ -92,7 +92,7 @@ def _missing(messages: Any) -> list[str]:
 
 
 def heat_map(look: Look, view: View) -> Figure:
-    """One head, or the mean of a layer's heads, with words and numbers."""
+    """One head, or the mean of a layer's heads, with tokens and numbers."""
     from matplotlib.figure import Figure
 
     weights = look.attention(view.use)
@@ -103,7 +103,7 @@ def heat_map(look: Look, view: View) -> Figure:
     axes = figure.add_subplot()
     image = _paint(axes, shown, look.mask(view.use))
     _label(axes, rows, columns)
-    if len(columns) <= MOST_NUMBERS:
+    if len(columns) <= MAX_NUMBERED_COLUMNS:
         _write_numbers(axes, image, shown, look.mask(view.use))
     which = f"head {view.head}" if view.head else f"mean of {plural(weights.shape[1], 'head')}"
     axes.set_title(f"{USES[view.use]}, layer {layer + 1}, {which}", fontsize=10, pad=10)
@@ -111,8 +111,8 @@ def heat_map(look: Look, view: View) -> Figure:
     return figure
 
 
-def grid(look: Look, view: View) -> Figure:
-    """All heads of all layers, small."""
+def head_grid(look: Look, view: View) -> Figure:
+    """All heads of all layers as small pictures."""
     from matplotlib.figure import Figure
 
     weights = look.attention(view.use)
@@ -129,7 +129,7 @@ def grid(look: Look, view: View) -> Figure:
                 axes.set_title(f"head {head + 1}", fontsize=9)
             if head == 0:
                 axes.set_ylabel(f"layer {layer + 1}", fontsize=9)
-    figure.suptitle(f"{USES[view.use]}: rows look at columns", fontsize=10)
+    figure.suptitle(f"{USES[view.use]}: rows attend to columns", fontsize=10)
     figure.tight_layout(pad=0.4)
     return figure
 
@@ -144,8 +144,8 @@ def _paint(axes: Axes, weights: Numbers, mask: np.ndarray) -> Any:
 
 def _label(axes: Axes, rows: Sequence[Token], columns: Sequence[Token]) -> None:
     axes.xaxis.tick_top()
-    axes.set_xticks(range(len(columns)), [readable(token.piece) for token in columns], rotation=90, fontsize=9)
-    axes.set_yticks(range(len(rows)), [readable(token.piece) for token in rows], fontsize=9)
+    axes.set_xticks(range(len(columns)), [readable_piece(token.piece) for token in columns], rotation=90, fontsize=9)
+    axes.set_yticks(range(len(rows)), [readable_piece(token.piece) for token in rows], fontsize=9)
     for label in [*axes.get_xticklabels(), *axes.get_yticklabels()]:
         # A price or a formula is text, not TeX.
         label.set_parse_math(False)
@@ -155,7 +155,7 @@ def _label(axes: Axes, rows: Sequence[Token], columns: Sequence[Token]) -> None:
 
 
 def _write_numbers(axes: Axes, image: Any, weights: Numbers, mask: np.ndarray) -> None:
-    """The numbers, black or white, whichever stands out more from the colour below."""
+    """Write the numbers in black or white, whichever has more contrast."""
     for row, column in zip(*np.nonzero(mask), strict=True):
         value = float(weights[row, column])
         if value >= 0.005:
@@ -165,6 +165,6 @@ def _write_numbers(axes: Axes, image: Any, weights: Numbers, mask: np.ndarray) -
 
 
 def luminance(colour: Sequence[float]) -> float:
-    """How light a colour of three parts from 0 to 1 is (WCAG)."""
+    """Relative luminance of an RGB colour with parts from 0 to 1 (WCAG)."""
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -1,4 +1,4 @@
-"""What was seen: the typed, frozen result of a look into a model."""
+"""The result of a look into a model: typed and immutable."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ USES: dict[Use, str] = {
 
 FATES = {
     "chosen": "the translation",
-    "continued": "went on",
-    "crowded out": "was in the beam, but better continuations of others took all places",
-    "fell out": "was not among the best of its step and fell out of the beam",
-    "ended": "ended, but another ending scored better",
-    "ended too low": "would have ended here, but was not among the best of its step",
-    "overtaken": "was still going when it could no longer win",
-    "length limit": "had not ended when the length limit was reached",
+    "continued": "kept in the beam",
+    "crowded out": "was in the beam, but continuations of other branches took every place",
+    "fell out": "pruned: not among the best of its step",
+    "ended": "finished, but another translation scored better",
+    "ended too low": "would have finished here, but was not among the best of its step",
+    "overtaken": "unfinished when it could no longer win",
+    "length limit": "unfinished at the length limit",
 }
-"""What becomes of a branch of beam search."""
+"""What happened to a branch of beam search."""
 
 Fate = Literal[
     "chosen", "continued", "crowded out", "fell out", "ended", "ended too low", "overtaken", "length limit"
@@ -41,7 +41,7 @@ Fate = Literal[
 
 @dataclass(frozen=True)
 class Token:
-    """One subword as the subword model writes it, `▁` where a word begins, and which word it is a part of."""
+    """One subword as sentencepiece writes it, with `▁` where a word starts, and the word it belongs to."""
 
     id: int
     piece: str
@@ -51,7 +51,7 @@ class Token:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A token that could come next."""
+    """A possible next token."""
 
     id: int
     piece: str
@@ -60,33 +60,33 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Lens:
-    """What the model would write if a decoder layer were its last."""
+    """The prediction if a decoder layer were the last (logit lens)."""
 
     probability: float
-    """Of the token that was written in the end."""
+    """Of the token that is finally written."""
     candidates: tuple[Candidate, ...]
 
 
 @dataclass(frozen=True)
 class Step:
-    """One position of the decoder: what it read (shifted right), what it wrote, and what else could have come."""
+    """One position of the decoder: the token it reads (shifted right), the token it writes, and other candidates."""
 
     read: Token
     written: Token
     probability: float
     rank: int
-    """1 if nothing was likelier."""
+    """1 if no token was more likely."""
     candidates: tuple[Candidate, ...]
     lens: tuple[Lens, ...]
-    """One for each decoder layer whose output can be read as a state; the last equals the prediction."""
+    """One for each decoder layer whose output can be used for a prediction; the last equals the prediction."""
 
 
 @dataclass(frozen=True)
 class Branch:
-    """One partial translation that beam search considered: its parent's tokens and one more."""
+    """One partial translation in beam search: the tokens of its parent and one more."""
 
     parent: int
-    """Place of the branch it continues; −1 at the first token."""
+    """Index of the branch it continues; −1 at the first token."""
     step: int
     """How many tokens it has."""
     id: int
@@ -94,15 +94,15 @@ class Branch:
     total: float
     """Log-probability of all its tokens."""
     score: float
-    """The same over the length penalty."""
+    """`total` divided by the length penalty."""
     fate: Fate
     best: bool
-    """Whether the best translation has it as a part."""
+    """Whether it is a prefix of the best translation."""
 
 
 @dataclass(frozen=True)
 class HeadOff:
-    """What becomes of the translation without one head: its weights are 0, and so is what it adds."""
+    """The translation with one head turned off: its weights are 0, so it adds nothing."""
 
     use: Use
     layer: int
@@ -110,15 +110,15 @@ class HeadOff:
     translation: str
     score: float
     lost: float
-    """By how much the log-probability of the original translation falls."""
+    """How much the log-probability of the original translation falls."""
 
 
 @dataclass(frozen=True)
 class Alternative:
-    """What becomes of the translation if another token came at a step."""
+    """The translation if another token is chosen at a step."""
 
     step: int
-    """Place among the steps, from 0."""
+    """Index of the step, from 0."""
     id: int
     piece: str
     probability: float
@@ -128,7 +128,7 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A token of the vocabulary whose vector points in nearly the same direction."""
+    """A token of the vocabulary whose embedding points in a similar direction."""
 
     piece: str
     cosine: float
@@ -136,12 +136,12 @@ class Neighbour:
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """Where the model puts tokens and positions before it attends to anything, and where the encoder moves them."""
+    """Embeddings of tokens and positions before any attention, and of tokens after the encoder."""
 
     positions: Numbers | None  # P D
     source: Numbers  # S S, cosines of source embeddings
     target: Numbers  # T T, cosines of target embeddings
-    across: Numbers | None  # T S, where both sides have one matrix
+    across: Numbers | None  # T S, if both sides share one embedding matrix
     memory: Numbers  # S S, cosines of the encoder's outputs
     source_neighbours: tuple[tuple[Neighbour, ...], ...]
     target_neighbours: tuple[tuple[Neighbour, ...], ...]
@@ -149,7 +149,7 @@ class Space:
 
 @dataclass(frozen=True)
 class Facts:
-    """Which model was looked into, and how it searched."""
+    """Facts of the model and of the search."""
 
     kind: str
     encoder_layers: int
@@ -159,33 +159,33 @@ class Facts:
     source_lang: str
     target_lang: str
     window: int
-    """0 where attention is not restricted to a neighbourhood."""
+    """Width of restricted self-attention; 0 = not restricted."""
     beam_size: int
     length_penalty: float
 
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """One sentence seen on its way through a model. Arrays are read-only; S source tokens, T decoder positions."""
+    """One sentence followed through a model. Arrays are read-only; S source tokens, T decoder positions."""
 
     text: str
     translation: str
     forced: bool
-    """Whether the translation was given and not found by the model."""
+    """Whether the translation was given instead of found by the model."""
     own: str
-    """The model's own translation; the same unless the translation was given."""
+    """The model's own translation; the same as `translation` unless that was given."""
     score: float
     log_probability: float
     finished: bool
-    """Whether the model's own translation ended by itself."""
-    source: tuple[Token, ...]  # S, closed by `</s>`
+    """Whether the model's own translation ended before the length limit."""
+    source: tuple[Token, ...]  # S, ending with `</s>`
     steps: tuple[Step, ...]  # T
     encoder: Numbers  # L H S S
     decoder: Numbers  # L H T T
     cross: Numbers  # L H T S
     beam: tuple[Branch, ...]
-    saliency_source: Numbers  # T S, gradient × input of each written token's log-probability
-    saliency_target: Numbers  # T T, the same over what the decoder had read
+    saliency_source: Numbers  # T S, gradient × input for the log-probability of each written token
+    saliency_target: Numbers  # T T, the same for the tokens that the decoder reads
     space: Space
     facts: Facts
     heads_off: tuple[HeadOff, ...] = ()
@@ -193,7 +193,7 @@ class Look:
 
     @property
     def tgt_in(self) -> tuple[Token, ...]:
-        """What the decoder reads: the output shifted right behind `<s>`. [paper 3.1]"""
+        """What the decoder reads: the output shifted right, after `<s>`. [paper 3.1]"""
         return tuple(step.read for step in self.steps)
 
     @property
@@ -202,21 +202,21 @@ class Look:
         return tuple(step.written for step in self.steps)
 
     def attention(self, use: Use) -> Numbers:
-        """The weights of one use, `L H rows columns`; a model without that use has no layers of it."""
+        """The weights of one use, `L H rows columns`; no layers if the model has no such attention."""
         return {"encoder": self.encoder, "decoder": self.decoder, "cross": self.cross}[use]
 
     @property
     def remark(self) -> str:
-        """What a model other than the Transformer lacks, said once for all that show a look; empty if nothing."""
+        """What a model other than the Transformer lacks, for every kind of output; empty if nothing."""
         if not self.cross.size:
-            return "This model has no attention: all that its decoder knows of the source is the encoder's final state."
+            return "This model has no attention: its decoder knows the source only by the encoder's final state."
         if not self.encoder.size:
-            instead = {"Recurrent": "recurrences", "Convolutional": "convolutions"}.get(self.facts.kind, "other layers")
-            return f"This model attends from decoder to encoder alone: {instead} stand where a Transformer has self-attention."
+            layers = f"{self.facts.kind.lower()} layers"
+            return f"This model has encoder-decoder attention only: {layers} take the place of a Transformer's self-attention."
         return ""
 
     def mask(self, use: Use) -> NDArray[np.bool_]:
-        """Which cells of a use may attend: True as everywhere."""
+        """Which cells of a use may attend: True, as in every mask."""
         rows, columns = self.attention(use).shape[-2:]
         distance = np.arange(rows)[:, None] - np.arange(columns)
         allowed = np.ones((rows, columns), dtype=bool)
@@ -227,41 +227,44 @@ class Look:
         return allowed
 
     def labels(self, use: Use) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
-        """The tokens that look (rows) and the tokens that are looked at (columns).
+        """The tokens of the rows, which attend, and of the columns, which are attended to.
 
-        A row of encoder-decoder attention is named by the token that its position writes, of self-attention by the one it reads.
+        A row of encoder-decoder attention is labelled with the token it writes, of self-attention with the token it reads.
         """
         if use == "cross":
             return self.tgt_out, self.source
         return (self.source, self.source) if use == "encoder" else (self.tgt_in, self.tgt_in)
 
+    def __repr__(self) -> str:
+        return f"<Look {self.text!r} → {self.translation!r}, score {self.score:.4f}>"
+
     def _repr_html_(self) -> str:
-        """In a notebook: the whole page, in a frame of its own."""
-        from undivided.look.html import frame
+        """In a notebook: the whole page in a frame."""
+        from undivided.look.html import render_frame
 
-        return frame(self)
+        return render_frame(self)
 
 
-def frozen(tensor: Tensor) -> Numbers:
-    """A tensor as an array that nobody can change."""
+def to_readonly_array(tensor: Tensor) -> Numbers:
+    """A tensor as a read-only array."""
     array = tensor.detach().float().cpu().numpy().copy()
     array.setflags(write=False)
     return array
 
 
-def plain(value: Any, digits: int = 6) -> Any:
-    """A result as plain values for JSON; numbers have so many digits behind the point."""
+def to_plain_values(value: Any, digits: int = 6) -> Any:
+    """A result as plain values for JSON, numbers rounded to `digits` decimals."""
     if dataclasses.is_dataclass(value):
-        return {item.name: plain(getattr(value, item.name), digits) for item in dataclasses.fields(value)}
+        return {item.name: to_plain_values(getattr(value, item.name), digits) for item in dataclasses.fields(value)}
     if isinstance(value, np.ndarray):
         return np.round(value.astype(np.float64), digits).tolist()
     if isinstance(value, tuple | list):
-        return [plain(each, digits) for each in value]
+        return [to_plain_values(each, digits) for each in value]
     return round(value, digits) if isinstance(value, float) else value
 
 
-def readable(piece: str) -> str:
-    """A subword for people: without `▁` where it begins a word, behind `·` where it goes on with one; signs as they are."""
+def readable_piece(piece: str) -> str:
+    """A subword for people: without `▁` at the start of a word, with `·` before it inside a word; punctuation as it is."""
     if piece.startswith("▁"):
         return piece[1:] or "␣"
     return f"·{piece}" if piece[:1].isalnum() or unicodedata.category(piece[:1] or " ").startswith("M") else piece

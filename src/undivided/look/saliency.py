@@ -1,4 +1,4 @@
-"""How much each word read has to do with a word written: gradient × input."""
+"""Attribution: how much each token read contributes to each token written, by gradient × input."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from undivided.data.batches import Batch
-from undivided.look.result import Numbers, frozen
+from undivided.look.result import Numbers, to_readonly_array
 from undivided.models import Seq2Seq
 
 
-class Leaves:
-    """Embedded words, cut off from what made them so that gradients end there."""
+class EmbeddingLeaves:
+    """Outputs of embeddings as leaves of the graph, so that gradients end there."""
 
     def __init__(self) -> None:
         self.leaves: list[Tensor] = []
         self.words: list[Tensor] = []
 
     def hook(self, module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
-        """Put a leaf in the place of an embedding's output, and remember its part that is the word and not the position."""
+        """Replace the output of an embedding by a leaf, and keep its part without the position (a forward hook)."""
         leaf = output.detach().requires_grad_()
         self.leaves.append(leaf)
         positions = getattr(module, "positions", None)
-        # Positions are added (or concatenated and projected): a linear function, so what is left without them is the word.
+        # Positions are added, or concatenated and projected: both linear, so subtracting them leaves the token.
         self.words.append(output.detach() if positions is None else (output - positions(torch.zeros_like(output))).detach())
         return leaf
 
 
-def saliency(model: Seq2Seq, batch: Batch) -> tuple[Numbers, Numbers]:
+def compute_saliency(model: Seq2Seq, batch: Batch) -> tuple[Numbers, Numbers]:
     """`T S` and `T T`: the gradient of each written token's log-probability × the embedding of each token read.
 
-    To first order, by how much that log-probability falls as the token's embedding fades: positive speaks for the word.
+    To first order, how much that log-probability falls if the embedding is scaled to zero; positive supports the token.
     """
-    module, leaves = cast(nn.Module, model), Leaves()
+    module, leaves = cast(nn.Module, model), EmbeddingLeaves()
     embeddings = {module.get_submodule(name) for name in ("source_embedding", "target_embedding")}
     with ExitStack() as stack:
         for embedding in embeddings:
             stack.callback(embedding.register_forward_hook(leaves.hook).remove)
         stack.enter_context(torch.inference_mode(mode=False))
         stack.enter_context(torch.enable_grad())
-        # cuDNN gives gradients of a recurrence in training alone.
+        # cuDNN computes gradients of recurrent layers only in training mode.
         stack.enter_context(torch.backends.cudnn.flags(enabled=False))
         states = model.decode(model.encode(batch.src, None), batch.tgt_in)[0]  # T D
     length = len(states)
@@ -58,4 +58,4 @@ def saliency(model: Seq2Seq, batch: Batch) -> tuple[Numbers, Numbers]:
             for gradient, word in zip(gradients, leaves.words, strict=True)
         ]
         by_source[place], by_target[place] = parts[0], torch.cat(parts[1:])
-    return frozen(by_source), frozen(by_target)
+    return to_readonly_array(by_source), to_readonly_array(by_target)

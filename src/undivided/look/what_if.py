@@ -1,4 +1,4 @@
-"""What if: the translation without one head, or with another word at some place."""
+"""What if: translations with a head turned off, or with another token at some step."""
 
 from __future__ import annotations
 
@@ -15,50 +15,50 @@ from undivided.core.ids import BOS, PAD, UNK
 from undivided.data.batches import make_batch
 from undivided.data.subwords import to_one_line
 from undivided.inference.search import BeamSearch, begin_beam_search, forced_scores, search
-from undivided.look.capture import passed
+from undivided.look.capture import record_pass
 from undivided.look.result import USES, Alternative, HeadOff, Look, Use
 from undivided.models import Seq2Seq
 from undivided.nn.attention import AttentionHook, attention_hook
 
-OTHERS = 3
-"""Other words tried at each step."""
+ALTERNATIVES = 3
+"""Other tokens tried at each step."""
 
-TOGETHER = 32
+BATCH_SIZE = 32
 """Searches in one batch."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Head:
-    """One head of one attention."""
+    """One head of one attention module."""
 
     use: Use
     layer: int
     head: int
     owner: nn.Module
 
-    def off(self) -> AttentionHook:
-        """A watcher under which the head adds nothing: its weights are 0."""
+    def off_hook(self) -> AttentionHook:
+        """An attention hook that turns the head off: its weights become 0."""
 
-        def see(owner: nn.Module, weights: Tensor) -> Tensor:
+        def turn_off(owner: nn.Module, weights: Tensor) -> Tensor:
             if owner is not self.owner:
                 return weights
             weights = weights.clone()
             weights[..., self.head, :, :] = 0.0
             return weights
 
-        return see
+        return turn_off
 
 
-class EachOff:
-    """A watcher of a batch that holds one sentence once for each head: in each row another head adds nothing."""
+class DisableEachHead:
+    """An attention hook for a batch that repeats one sentence for each head: in each row another head is off."""
 
     def __init__(self, heads: Sequence[Head]) -> None:
         self.heads = heads
         self.search: BeamSearch | None = None
-        """Sentences leave a search when they are done: it knows which are still there."""
+        """Finished sentences leave the batch of a search; it knows which are still in it."""
 
     def __call__(self, owner: nn.Module, weights: Tensor) -> Tensor:
-        """Turn off, in each row, what belongs to this attention."""
+        """Turn off, in each row, its head if that belongs to this module."""
         rows = range(len(self.heads)) if self.search is None else self.search.sentences.tolist()
         weights = weights.clone()
         for row, sentence in enumerate(rows):
@@ -67,42 +67,42 @@ class EachOff:
         return weights
 
 
-def heads(model: Seq2Seq, source: list[int], target: list[int]) -> list[Head]:
-    """Every head of a model, by one pass over any sentence."""
+def find_heads(model: Seq2Seq, source: list[int], target: list[int]) -> list[Head]:
+    """Every head of a model, found by one pass over any sentence."""
     device = next(cast(nn.Module, model).parameters()).device
     with torch.inference_mode():
-        seen = passed(model, make_batch([source], [target]).to(device))
+        recording = record_pass(model, make_batch([source], [target]).to(device))
     return [
         Head(use, layer, head, owner)
         for use in USES
-        for layer, owner in enumerate(seen.owners(use))
-        for head in range(seen.weights[owner][0].shape[-3])
+        for layer, owner in enumerate(recording.owners(use))
+        for head in range(recording.weights[owner][0].shape[-3])
     ]
 
 
-def what_if(
-    artifact: Artifact, seen: Look, config: SearchConfig | None = None, advance: Callable[[int], None] = lambda count: None
+def run_what_if(
+    artifact: Artifact, look: Look, config: SearchConfig | None = None, advance: Callable[[int], None] = lambda count: None
 ) -> Look:
-    """The same look with every head turned off in turn, and with other words at every step. `advance` is told of each."""
+    """The look with the translations without each head, and with other tokens at each step; `advance` reports progress."""
     config = config if config is not None else artifact.recipe.search
-    off = tuple(_heads_off(artifact, seen, config, advance))
-    return dataclasses.replace(seen, heads_off=off, alternatives=tuple(_alternatives(artifact, seen, config, advance)))
+    off = tuple(_heads_off(artifact, look, config, advance))
+    return dataclasses.replace(look, heads_off=off, alternatives=tuple(_alternatives(artifact, look, config, advance)))
 
 
-def questions(seen: Look) -> int:
-    """How many translations `what_if` makes."""
-    return sum(seen.attention(use).shape[0] * seen.attention(use).shape[1] for use in USES) + len(_others(seen))
+def count_what_if_runs(look: Look) -> int:
+    """How many translations `run_what_if` makes."""
+    return sum(look.attention(use).shape[0] * look.attention(use).shape[1] for use in USES) + len(_other_candidates(look))
 
 
-def _heads_off(artifact: Artifact, seen: Look, config: SearchConfig, advance: Callable[[int], None]) -> Iterator[HeadOff]:
+def _heads_off(artifact: Artifact, look: Look, config: SearchConfig, advance: Callable[[int], None]) -> Iterator[HeadOff]:
     model, subwords = artifact.model, artifact.tokenizer.target
     device = next(model.parameters()).device
-    source, target = [token.id for token in seen.source], [token.id for token in seen.tgt_out]
+    source, target = [token.id for token in look.source], [token.id for token in look.tgt_out]
     before = sum(forced_scores(model, [source], [target], device)[0])
-    every = heads(model, source, target)
-    for start in range(0, len(every), TOGETHER):
-        some = every[start : start + TOGETHER]
-        off = EachOff(some)
+    every = find_heads(model, source, target)
+    for start in range(0, len(every), BATCH_SIZE):
+        some = every[start : start + BATCH_SIZE]
+        off = DisableEachHead(some)
         with torch.inference_mode(), attention_hook(off):
             left = [sum(row) for row in forced_scores(model, [source] * len(some), [target] * len(some), device)]
             off.search = begin_beam_search(model, [source] * len(some), config, device)
@@ -113,24 +113,24 @@ def _heads_off(artifact: Artifact, seen: Look, config: SearchConfig, advance: Ca
         advance(len(some))
 
 
-def _others(seen: Look) -> list[tuple[int, int, str, float]]:
-    """The likeliest tokens that were not written, at each step: (step, id, piece, probability)."""
+def _other_candidates(look: Look) -> list[tuple[int, int, str, float]]:
+    """The most likely tokens that were not written, at each step: (step, id, piece, probability)."""
     result = []
-    for place, step in enumerate(seen.steps):
+    for place, step in enumerate(look.steps):
         never = {step.written.id, PAD, UNK, BOS}
-        others = [each for each in step.candidates if each.id not in never][:OTHERS]
+        others = [each for each in step.candidates if each.id not in never][:ALTERNATIVES]
         result += [(place, each.id, each.piece, each.probability) for each in others]
     return result
 
 
-def _alternatives(artifact: Artifact, seen: Look, config: SearchConfig, advance: Callable[[int], None]) -> Iterator[Alternative]:
-    """What follows if another token comes: the search goes on behind it."""
+def _alternatives(artifact: Artifact, look: Look, config: SearchConfig, advance: Callable[[int], None]) -> Iterator[Alternative]:
+    """Translations if another token is chosen: the search continues after it."""
     model, subwords = artifact.model, artifact.tokenizer.target
     device = next(model.parameters()).device
-    source, written = [token.id for token in seen.source], [token.id for token in seen.tgt_out]
-    others = _others(seen)
-    for start in range(0, len(others), TOGETHER):
-        some = others[start : start + TOGETHER]
+    source, written = [token.id for token in look.source], [token.id for token in look.tgt_out]
+    others = _other_candidates(look)
+    for start in range(0, len(others), BATCH_SIZE):
+        some = others[start : start + BATCH_SIZE]
         prefixes = [[*written[:place], token] for place, token, _, _ in some]
         found = search(model, [source] * len(some), config, device, prefixes)
         texts = subwords.decode([best[0].tokens for best in found])

@@ -10,8 +10,8 @@ from samples import sentences, write_lines
 from undivided import InputError
 from undivided.config import CorpusFiles
 from undivided.core.console import Console
-from undivided.look.capture import tokens
-from undivided.look.heads import report
+from undivided.look.capture import to_tokens
+from undivided.look.heads import report_heads
 from undivided.look.heads.aligner import (
     Links,
     _prior,
@@ -22,8 +22,8 @@ from undivided.look.heads.aligner import (
     split_words,
     to_pharaoh,
 )
-from undivided.look.heads.census import Census, Tally, is_sign, links_of, word_matrix
-from undivided.look.heads.report import named, table
+from undivided.look.heads.report import format_table, name_head
+from undivided.look.heads.statistics import HeadStatistics, Tally, is_punctuation, strongest_links, word_attention
 from undivided.look.result import Token
 from undivided.nn.attention import attend
 
@@ -124,29 +124,29 @@ def test_words_are_what_spaces_part(translator):
             chance.choice([" ", "  ", "a", "Hund", ".", "東京", "the dog", "\t", "▁", "é"]) for _ in range(chance.randrange(1, 9))
         )
         subwords = translator.artifact.tokenizer.source
-        row = tokens(subwords, subwords.encode([text])[0])
+        row = to_tokens(subwords, subwords.encode([text])[0])
         assert max(token.word for token in row) + 1 == len(split_words(text)), repr(text)
 
 
 def test_signs():
     signs = [("▁.", 0), (",", 1), ("</s>", -1)]
     words = [("▁a", 0), ("<0xE2>", 3), ("▁", 2), ("9", 2)]
-    assert all(is_sign(Token(9, *each)) for each in signs)
-    assert not any(is_sign(Token(9, *each)) for each in words)
+    assert all(is_punctuation(Token(9, *each)) for each in signs)
+    assert not any(is_punctuation(Token(9, *each)) for each in words)
 
 
 def test_word_matrix_and_links():
     rows = [Token(5, "▁a", 0), Token(6, "b", 0), Token(7, "▁c", 1), Token(3, "</s>", -1)]
     columns = [Token(5, "▁x", 0), Token(6, "▁y", 1), Token(7, "z", 1), Token(3, "</s>", -1)]
     weights = np.array([[[[0.6, 0.2, 0.2, 0.0], [0.2, 0.3, 0.1, 0.4], [0.1, 0.4, 0.4, 0.1], [0, 0, 0, 1]]]], dtype=np.float32)
-    matrix = word_matrix(weights, rows, columns)
+    matrix = word_attention(weights, rows, columns)
     np.testing.assert_allclose(matrix[0, 0], [[0.4, 0.4], [0.1, 0.8]], atol=1e-6)
-    assert links_of(matrix[0, 0]) == {(0, 0), (1, 1)}
-    assert links_of(np.zeros((0, 3))) == frozenset()
+    assert strongest_links(matrix[0, 0]) == {(0, 0), (1, 1)}
+    assert strongest_links(np.zeros((0, 3))) == frozenset()
 
 
-def census_of(translator, monkeypatch, weights_of):
-    """A census over attention that a function of the shape makes up."""
+def statistics_of(translator, monkeypatch, weights_of):
+    """A statistics over attention that a function of the shape makes up."""
 
     def made(query, key, value, mask=None, dropout=None, owner=None):
         from undivided.nn.attention import apply_hook
@@ -159,29 +159,29 @@ def census_of(translator, monkeypatch, weights_of):
         return attend(query, key, value, mask, dropout)
 
     monkeypatch.setattr("undivided.nn.attention.attend", made)
-    census = Census(translator.artifact)
+    statistics = HeadStatistics(translator.artifact)
     source, target = sentences(1, seed=8)[0]
-    census.count(source, target, Links(frozenset({(0, 0), (1, 1)}), frozenset()))
-    return census
+    statistics.add_pair(source, target, Links(frozenset({(0, 0), (1, 1)}), frozenset()))
+    return statistics
 
 
 @pytest.mark.parametrize(("name", "shift"), [("previous", -1), ("next", 1)])
 def test_heads_that_look_at_neighbours(translator, monkeypatch, name, shift):
-    census = census_of(translator, monkeypatch, lambda rows, columns: np.eye(rows, columns, k=shift) + 1e-6)
-    assert census.tallies["encoder"].mean(name, 0, 0) == pytest.approx(1.0, abs=1e-3)
-    assert census.tallies["encoder"].mean("previous" if name == "next" else "next", 0, 1) == pytest.approx(0.0, abs=0.01)
-    assert census.tallies["encoder"].mean("entropy", 0, 0) < 0.5
-    assert census.tallies["decoder"].mean("next", 0, 0) is None
-    assert census.tallies["cross"].mean("previous", 0, 0) is None
+    statistics = statistics_of(translator, monkeypatch, lambda rows, columns: np.eye(rows, columns, k=shift) + 1e-6)
+    assert statistics.tallies["encoder"].mean(name, 0, 0) == pytest.approx(1.0, abs=1e-3)
+    assert statistics.tallies["encoder"].mean("previous" if name == "next" else "next", 0, 1) == pytest.approx(0.0, abs=0.01)
+    assert statistics.tallies["encoder"].mean("entropy", 0, 0) < 0.5
+    assert statistics.tallies["decoder"].mean("next", 0, 0) is None
+    assert statistics.tallies["cross"].mean("previous", 0, 0) is None
 
 
 def test_heads_that_look_everywhere_or_at_themselves(translator, monkeypatch):
-    census = census_of(translator, monkeypatch, lambda rows, columns: np.ones((rows, columns)))
+    statistics = statistics_of(translator, monkeypatch, lambda rows, columns: np.ones((rows, columns)))
     for use in ("encoder", "decoder", "cross"):
-        assert census.tallies[use].mean("spread", 0, 0) == pytest.approx(1.0, abs=1e-4)
-    census = census_of(translator, monkeypatch, lambda rows, columns: np.eye(rows, columns) + 1e-9)
-    assert census.tallies["encoder"].mean("same_word", 0, 0) == pytest.approx(1.0, abs=1e-3)
-    assert census.tallies["encoder"].mean("punctuation", 0, 0) < 0.5
+        assert statistics.tallies[use].mean("spread", 0, 0) == pytest.approx(1.0, abs=1e-4)
+    statistics = statistics_of(translator, monkeypatch, lambda rows, columns: np.eye(rows, columns) + 1e-9)
+    assert statistics.tallies["encoder"].mean("same_word", 0, 0) == pytest.approx(1.0, abs=1e-3)
+    assert statistics.tallies["encoder"].mean("punctuation", 0, 0) < 0.5
 
 
 def test_heads_that_look_at_the_end(translator, monkeypatch):
@@ -190,20 +190,20 @@ def test_heads_that_look_at_the_end(translator, monkeypatch):
         weights[:, -1] = 1.0
         return weights
 
-    census = census_of(translator, monkeypatch, last)
-    assert census.tallies["encoder"].mean("punctuation", 0, 0) == pytest.approx(1.0, abs=1e-3)
-    assert census.tallies["cross"].mean("punctuation", 0, 0) == pytest.approx(1.0, abs=1e-3)
-    assert census.tallies["cross"].mean("alignment writes", 0, 0) == pytest.approx(0.0, abs=1e-3)
+    statistics = statistics_of(translator, monkeypatch, last)
+    assert statistics.tallies["encoder"].mean("punctuation", 0, 0) == pytest.approx(1.0, abs=1e-3)
+    assert statistics.tallies["cross"].mean("punctuation", 0, 0) == pytest.approx(1.0, abs=1e-3)
+    assert statistics.tallies["cross"].mean("alignment writes", 0, 0) == pytest.approx(0.0, abs=1e-3)
 
 
 def test_names():
-    assert named({"previous": 0.7, "next": None, "alignment": 0.5}, 0.3) == "previous token"
-    assert named({"previous": 0.1, "same_word": 0.45}, 0.3) == "same word"
-    assert named({"alignment": 0.6, "punctuation": 0.41}, 0.3) == "alignment"
-    assert named({"alignment": 0.2, "punctuation": 0.41}, 0.3) == "punctuation/end"
-    assert named({"next": 0.41, "previous": 0.4}, 0.3) == "next token"
-    assert named({"previous": 0.1}, 0.9) == "broad"
-    assert named({"previous": 0.1}, 0.5) == "mixed"
+    assert name_head({"previous": 0.7, "next": None, "alignment": 0.5}, 0.3) == "previous token"
+    assert name_head({"previous": 0.1, "same_word": 0.45}, 0.3) == "same word"
+    assert name_head({"alignment": 0.6, "punctuation": 0.41}, 0.3) == "alignment"
+    assert name_head({"alignment": 0.2, "punctuation": 0.41}, 0.3) == "punctuation/end"
+    assert name_head({"next": 0.41, "previous": 0.4}, 0.3) == "next token"
+    assert name_head({"previous": 0.1}, 0.9) == "broad"
+    assert name_head({"previous": 0.1}, 0.5) == "mixed"
     assert Tally().mean("previous", 0, 0) is None
 
 
@@ -220,7 +220,7 @@ def files(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def result(translator, files):
-    return report(translator, files, 8, QUIET)
+    return report_heads(translator, files, 8, QUIET)
 
 
 def test_the_report_has_every_head(result):
@@ -238,7 +238,7 @@ def test_the_report_has_every_head(result):
 
 def test_bleu_lost_is_bleu_with_and_without(translator, files, result):
     from undivided.inference.score import bleu
-    from undivided.look.what_if import heads
+    from undivided.look.what_if import find_heads
     from undivided.nn.attention import attention_hook
 
     chosen = [pair for pair in sentences(9, seed=6) if pair != sentences(9, seed=6)[2]]
@@ -246,8 +246,8 @@ def test_bleu_lost_is_bleu_with_and_without(translator, files, result):
     whole = bleu(translator.translate(list(sources), beam_size=1), references, "de").score
     assert result.bleu.score == pytest.approx(whole)
     artifact = translator.artifact
-    head = heads(artifact.model, *(side.encode([sources[0]])[0] for side in (artifact.tokenizer.source,) * 2))[-1]
-    with attention_hook(head.off()):
+    head = find_heads(artifact.model, *(side.encode([sources[0]])[0] for side in (artifact.tokenizer.source,) * 2))[-1]
+    with attention_hook(head.off_hook()):
         without = bleu(translator.translate(list(sources), beam_size=1), references, "de").score
     assert result.heads[-1].bleu_lost == pytest.approx(whole - without)
 
@@ -261,12 +261,12 @@ def test_alignments_keep_the_lines_of_the_corpus(result):
 
 
 def test_a_trained_model_aligns_better_than_chance(translator, files):
-    result = report(translator, files, 30, QUIET)
+    result = report_heads(translator, files, 30, QUIET)
     assert result.agreement.aer < 0.65  # aligning at random is right in one of six or seven
 
 
 def test_the_table_is_straight(result):
-    lines = table(result).splitlines()
+    lines = format_table(result).splitlines()
     rows = [line for line in lines if line.startswith("    1")]
     assert len(rows) == 6
     assert len({len(row) for row in rows}) == 1
@@ -277,4 +277,4 @@ def test_the_table_is_straight(result):
 def test_nothing_to_look_at(translator, tmp_path):
     path = write_lines(tmp_path / "c.tsv", ["no tab"])
     with pytest.raises(InputError, match="no line can be used"):
-        report(translator, CorpusFiles(str(path)), 5, QUIET)
+        report_heads(translator, CorpusFiles(str(path)), 5, QUIET)

@@ -19,8 +19,8 @@ from undivided.data.batches import make_batch
 from undivided.data.subwords import Subwords, Tokenizer, learn_subwords
 from undivided.inference.hypothesis import length_penalty
 from undivided.look import Look, look
-from undivided.look.capture import capture, passed
-from undivided.look.result import FATES, plain, readable
+from undivided.look.capture import capture, record_pass
+from undivided.look.result import FATES, readable_piece, to_plain_values
 from undivided.models import make_model
 from undivided.nn.attention import MultiHeadAttention, attend, attention, attention_hook
 from undivided.nn.backend import kernels
@@ -142,7 +142,7 @@ def test_rows_sum_to_one_and_masked_cells_are_zero(translator, text):
         assert weights.shape[2:] == (len(rows), len(columns))
     assert result.source[-1].piece == "</s>"
     assert translator.artifact.tokenizer.source.decode([[token.id for token in result.source]]) == [text]
-    json.dumps(plain(result), allow_nan=False)
+    json.dumps(to_plain_values(result), allow_nan=False)
 
 
 def test_source_and_target_lengths_differ(translator):
@@ -201,7 +201,7 @@ def test_tokens_know_their_words(translator):
 
 
 def test_pieces_for_people():
-    assert [readable(piece) for piece in ("▁dog", "gs", "</s>", "▁", "<0xF0>")] == ["dog", "·gs", "</s>", "␣", "<0xF0>"]
+    assert [readable_piece(piece) for piece in ("▁dog", "gs", "</s>", "▁", "<0xF0>")] == ["dog", "·gs", "</s>", "␣", "<0xF0>"]
 
 
 # Predictions.
@@ -394,7 +394,7 @@ def test_the_result_cannot_be_changed(one):
 
 
 def test_plain_values(one):
-    values = json.loads(json.dumps(plain(one), allow_nan=False))
+    values = json.loads(json.dumps(to_plain_values(one), allow_nan=False))
     np.testing.assert_allclose(values["cross"], one.cross, atol=1e-6)
     assert values["steps"][0]["read"]["piece"] == "<s>"
     assert values["beam"][0]["fate"] in FATES
@@ -406,7 +406,7 @@ def test_plain_values(one):
         ("", None, {}, "the text is empty"),
         (" \t", "", {}, "the text is empty.*the target is empty"),
         ("a\nb", None, {}, "several lines"),
-        ("x " * 400, None, {}, r"the text has \d+ subwords, more than the 256"),
+        ("x " * 400, None, {}, r"the text has \d+ subwords, but training had at most 256"),
         ("a", None, {"sample": True}, "sampling"),
         ("half \ud83d", None, {}, "surrogate"),
     ],
@@ -432,7 +432,7 @@ def test_looking_inside_no_grad_works(translator):
 
 def test_a_pass_is_watched_in_the_order_of_the_layers(deep):
     artifact = deep()
-    found = passed(artifact.model, make_batch([[5, 6, EOS]], [[7, EOS]]))
+    found = record_pass(artifact.model, make_batch([[5, 6, EOS]], [[7, EOS]]))
     layers = [*artifact.model.encoder, *artifact.model.decoder]
     assert found.owners("encoder") == [layer.self_attention for layer in layers[:3]]
     assert found.owners("decoder") == [layer.self_attention for layer in layers[3:]]

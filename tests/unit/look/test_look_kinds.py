@@ -14,10 +14,10 @@ from undivided.config import CorpusFiles, build_recipe
 from undivided.core.console import Console
 from undivided.data.batches import make_batch
 from undivided.inference.search import forced_scores, search
-from undivided.look import View, look, page, questions, summary, what_if, write
-from undivided.look.heads import report
-from undivided.look.heads.report import table
-from undivided.look.what_if import heads
+from undivided.look import View, count_what_if_runs, look, render_page, run_what_if, save_look, summarize
+from undivided.look.heads import report_heads
+from undivided.look.heads.report import format_table
+from undivided.look.what_if import find_heads
 from undivided.models import make_model
 from undivided.nn.attention import attention_hook
 
@@ -137,14 +137,14 @@ def test_saliency_is_the_slope_as_a_word_fades(translator, kind):
 
 
 def test_every_attention_is_turned_off_in_turn(artifact):
-    result = what_if(artifact, look(artifact, LINES[0]))
+    result = run_what_if(artifact, look(artifact, LINES[0]))
     assert len(result.heads_off) == layers_of(artifact)
-    assert questions(result) == len(result.heads_off) + len(result.alternatives)
+    assert count_what_if_runs(result) == len(result.heads_off) + len(result.alternatives)
     left, right = ids_of(result)
     cpu = torch.device("cpu")
     before = sum(forced_scores(artifact.model, [left], [right], cpu)[0])
-    for head, off in zip(heads(artifact.model, left, right), result.heads_off):
-        with attention_hook(head.off()):
+    for head, off in zip(find_heads(artifact.model, left, right), result.heads_off):
+        with attention_hook(head.off_hook()):
             after = sum(forced_scores(artifact.model, [left], [right], cpu)[0])
             best = search(artifact.model, [left], artifact.recipe.search, cpu)[0][0]
         assert off.lost == pytest.approx(before - after, abs=1e-3)
@@ -155,14 +155,14 @@ def test_every_attention_is_turned_off_in_turn(artifact):
 def test_page_json_picture_and_text(artifact, tmp_path):
     pytest.importorskip("matplotlib", reason="pictures need the extra `look`")
     result = look(artifact, LINES[0])
-    assert "where a Transformer has self-attention" in result.remark
+    assert "place of a Transformer's self-attention" in result.remark
     for name in ("look.html", "look.json", "look.png", "look.svg", "look.pdf"):
-        write(result, tmp_path / name)
+        save_look(result, tmp_path / name)
     values = json.loads((tmp_path / "look.json").read_text(encoding="utf-8"))
     np.testing.assert_allclose(values["cross"], result.cross, atol=1e-6)
     assert values["encoder"] == []
     assert values["remark"] == result.remark
-    assert result.remark in summary(result)
+    assert result.remark in summarize(result)
     with pytest.raises(InputError, match=r"no encoder self-attention to draw.*Transformer"):
         View("encoder").check(result)
 
@@ -170,7 +170,7 @@ def test_page_json_picture_and_text(artifact, tmp_path):
 def test_heads_of_a_corpus(artifact, tmp_path):
     pairs = sentences(20, seed=6)
     files = CorpusFiles(*(str(write_lines(tmp_path / f"c.{at}", [pair[at] for pair in pairs])) for at in (0, 1)))
-    result = report(Translator(artifact, engine="torch"), files, 5, Console(quiet=True))
+    result = report_heads(Translator(artifact, engine="torch"), files, 5, Console(quiet=True))
     assert [(row.use, row.layer, row.head) for row in result.heads] == [("cross", layer, 0) for layer in range(layers_of(artifact))]
     for row in result.heads:
         assert row.alignment is not None
@@ -178,24 +178,24 @@ def test_heads_of_a_corpus(artifact, tmp_path):
         assert row.name in ("alignment", "same word", "punctuation/end", "broad", "mixed")
     assert len(result.alignments) == 5
     assert all(re.fullmatch(r"\d+-\d+( \d+-\d+)*", line) for line in result.alignments)
-    assert "encoder self-attention" not in table(result)
+    assert "encoder self-attention" not in format_table(result)
 
 
 # Without attention.
 
 
 def test_without_attention_it_is_said_and_the_rest_is_there(blind, tmp_path):
-    result = what_if(blind, look(blind, LINES[0]))
+    result = run_what_if(blind, look(blind, LINES[0]))
     assert result.cross.shape == (0, 0, len(result.steps), len(result.source))
     assert result.heads_off == ()
-    assert len(result.alternatives) == questions(result)
+    assert len(result.alternatives) == count_what_if_runs(result)
     assert result.remark.startswith("This model has no attention")
     assert np.abs(result.saliency_source).max() > 0
     assert all(len(step.lens) == 2 for step in result.steps)
-    assert result.remark in summary(result)
-    assert "looks at" not in summary(result)
-    assert result.remark.split(":")[0] in page(result)
-    write(result, tmp_path / "look.json")
+    assert result.remark in summarize(result)
+    assert "attends to" not in summarize(result)
+    assert result.remark.split(":")[0] in render_page(result)
+    save_look(result, tmp_path / "look.json")
     assert json.loads((tmp_path / "look.json").read_text(encoding="utf-8"))["remark"] == result.remark
 
 
@@ -213,5 +213,5 @@ def test_the_command_without_attention(blind, run, tmp_path):
     files = [write_lines(tmp_path / f"c.{at}", [pair[at] for pair in sentences(3)]) for at in (0, 1)]
     counted = run("look", folder, "--corpus", *files)
     assert counted.code == 2
-    assert "no heads to be named" in counted.err
+    assert "no attention heads" in counted.err
     assert not (tmp_path / "look.png").exists()

@@ -14,10 +14,10 @@ import pytest
 from samples import sentences, write_lines
 from undivided import InputError
 from undivided.inference.search import forced_scores, search
-from undivided.look import View, kind_of, look, page, questions, summary, what_if, write
-from undivided.look.html import MODULES, embedded, inlined, packed, read
-from undivided.look.text import columns, padded, shown
-from undivided.look.what_if import heads
+from undivided.look import View, count_what_if_runs, look, output_format, render_page, run_what_if, save_look, summarize
+from undivided.look.html import MODULES, embed_json, inline_module, pack, read_part
+from undivided.look.text import fit_token, pad_to_width, terminal_width
+from undivided.look.what_if import find_heads
 from undivided.nn.attention import attention_hook
 
 LINES = [source for source, _ in sentences(6, seed=9)]
@@ -26,7 +26,7 @@ HOSTILE = "</script><script>alert(1)</script> %data% \u2028 & 'x' \"y\" 🏳️�
 
 @pytest.fixture(scope="module")
 def asked(translator):
-    return look(translator, LINES[0], ask=True)
+    return look(translator, LINES[0], what_if=True)
 
 
 def data_of(text):
@@ -45,12 +45,12 @@ def unpacked(value):
 def test_every_head_is_turned_off_in_turn(translator, asked):
     places = [(each.use, each.layer, each.head) for each in asked.heads_off]
     assert places == [(use, 0, head) for use in ("encoder", "decoder", "cross") for head in range(2)]
-    assert questions(asked) == len(asked.heads_off) + len(asked.alternatives)
+    assert count_what_if_runs(asked) == len(asked.heads_off) + len(asked.alternatives)
     model, device = translator.artifact.model, translator.device
     source, target = [token.id for token in asked.source], [token.id for token in asked.tgt_out]
     before = sum(forced_scores(model, [source], [target], device)[0])
-    for head, off in zip(heads(model, source, target), asked.heads_off):
-        with attention_hook(head.off()):
+    for head, off in zip(find_heads(model, source, target), asked.heads_off):
+        with attention_hook(head.off_hook()):
             assert translator.translate(LINES[0]) == off.translation
             best = search(model, [source], translator.search_config(), device)[0][0]
             after = sum(forced_scores(model, [source], [target], device)[0])
@@ -63,8 +63,8 @@ def test_a_head_that_is_off_adds_nothing(translator):
     """The same as zero rows of W^O for its part."""
     model = translator.artifact.model
     source, target = (side.encode([LINES[0]])[0] for side in (translator.artifact.tokenizer.source,) * 2)
-    head = next(head for head in heads(model, source, target) if head.use == "cross" and head.head == 1)
-    with attention_hook(head.off()):
+    head = next(head for head in find_heads(model, source, target) if head.use == "cross" and head.head == 1)
+    with attention_hook(head.off_hook()):
         off = forced_scores(model, [source], [target], translator.device)[0]
     weight = model.decoder[0].cross_attention.output.weight
     width = weight.shape[1] // 2
@@ -93,15 +93,15 @@ def test_other_words_are_followed_by_search(translator, asked):
 
 def test_progress_is_told_of_every_question(translator):
     seen, told = look(translator, LINES[1]), []
-    what_if(translator.artifact, seen, advance=told.append)
-    assert sum(told) == questions(seen)
+    run_what_if(translator.artifact, seen, advance=told.append)
+    assert sum(told) == count_what_if_runs(seen)
 
 
 # The page.
 
 
 def test_the_page_holds_the_numbers_of_the_look(asked):
-    data = data_of(page(asked))
+    data = data_of(render_page(asked))
     for name in ("encoder", "decoder", "cross", "saliency_source", "saliency_target"):
         array = getattr(asked, name)
         np.testing.assert_allclose(unpacked(data[name]), array, atol=np.abs(array).max() / 65000)
@@ -114,7 +114,7 @@ def test_the_page_holds_the_numbers_of_the_look(asked):
 
 def test_text_cannot_break_out_of_the_page(translator):
     result = look(translator, HOSTILE, "</title><img src=x onerror=alert(1)> %script%")
-    text = page(result)
+    text = render_page(result)
     data = data_of(text)
     assert data["text"] == HOSTILE
     assert data["translation"] == result.translation
@@ -125,7 +125,7 @@ def test_text_cannot_break_out_of_the_page(translator):
 
 
 def test_the_page_needs_nothing_from_elsewhere(asked):
-    text = page(asked)
+    text = render_page(asked)
     assert "default-src 'none'" in text
     without = text.replace("http://www.w3.org/2000/svg", "")
     assert not re.findall(r"https?://|//cdn|@import|\bfetch\(|XMLHttpRequest|WebSocket|import\(", without)
@@ -134,29 +134,29 @@ def test_the_page_needs_nothing_from_elsewhere(asked):
 
 def test_modules_come_after_what_they_import():
     for place, name in enumerate(MODULES):
-        found = re.findall(r'^import \{[^}]*\} from "\./([a-z]+\.js)";$', read(name), re.MULTILINE)
+        found = re.findall(r'^import \{[^}]*\} from "\./([a-z]+\.js)";$', read_part(name), re.MULTILINE)
         assert set(found) <= set(MODULES[:place])
-        assert not re.search(r"^import (?!\{[^}]*\} from \"\./)", read(name), re.MULTILINE)
+        assert not re.search(r"^import (?!\{[^}]*\} from \"\./)", read_part(name), re.MULTILINE)
 
 
 def test_modules_share_no_names():
     names = [
         name
         for module in MODULES
-        for name in re.findall(r"^(?:const|let|class|function) (\w+)", inlined(read(module)), re.MULTILINE)
+        for name in re.findall(r"^(?:const|let|class|function) (\w+)", inline_module(read_part(module)), re.MULTILINE)
     ]
     assert len(names) == len(set(names)), {name for name in names if names.count(name) > 1}
 
 
 def test_embedded_json_is_json():
-    assert json.loads(embedded({"a": HOSTILE})) == {"a": HOSTILE}
+    assert json.loads(embed_json({"a": HOSTILE})) == {"a": HOSTILE}
     with pytest.raises(ValueError, match="not JSON compliant"):
-        embedded(float("nan"))
+        embed_json(float("nan"))
 
 
 def test_packed_arrays_of_all_shapes():
     for array in (np.zeros((0, 0, 3, 3)), np.zeros((2, 2)), np.array([[-3.0, 0.0, 1.5]]), np.array([[0.25, 0.75]])):
-        value = packed(array.astype(np.float32))
+        value = pack(array.astype(np.float32))
         np.testing.assert_allclose(unpacked(value), array, atol=1e-4)
         assert (unpacked(value)[array == 0] == 0).all()
 
@@ -164,16 +164,20 @@ def test_packed_arrays_of_all_shapes():
 def test_a_notebook_shows_the_page_in_a_frame(asked):
     text = asked._repr_html_()
     [inside] = re.findall(r'srcdoc="([^"]*)"', text)
-    assert html.unescape(inside) == page(asked)
+    assert html.unescape(inside) == render_page(asked)
     assert 'sandbox="allow-scripts"' in text
 
 
 # Text.
 
 
+def test_repr_is_one_short_line(asked):
+    assert repr(asked) == f"<Look {LINES[0]!r} → {asked.translation!r}, score {asked.score:.4f}>"
+
+
 def test_summary(translator):
     result = look(translator, LINES[0])
-    lines = summary(result).splitlines()
+    lines = summarize(result).splitlines()
     assert lines[0] == f"en  {LINES[0]}"
     assert lines[1] == f"de  {result.translation}"
     assert f"{result.score:.4f}" in lines[2]
@@ -181,17 +185,17 @@ def test_summary(translator):
     assert len(rows) == len(result.steps)
     mean = result.cross.mean(axis=(0, 1))
     for row, step, weights in zip(rows, result.steps, mean):
-        assert row.split()[0] == shown(step.written.piece)
-        assert f"{shown(result.source[int(weights.argmax())].piece)} {weights.max():.0%}" in row
+        assert row.split()[0] == fit_token(step.written.piece)
+        assert f"{fit_token(result.source[int(weights.argmax())].piece)} {weights.max():.0%}" in row
 
 
 def test_summary_is_straight_for_wide_letters(translator):
-    rows = summary(look(translator, "東京 a \x07", "東京 x")).splitlines()
+    rows = summarize(look(translator, "東京 a \x07", "東京 x")).splitlines()
     assert "\x07" not in "".join(rows)
-    assert any(line.startswith("own") for line in rows)
-    assert columns("東京") == 4
-    assert columns("e\u0301") == 1
-    assert padded("東", 4) == "東  "
+    assert any(line.startswith("model") for line in rows)
+    assert terminal_width("東京") == 4
+    assert terminal_width("e\u0301") == 1
+    assert pad_to_width("東", 4) == "東  "
     assert all(unicodedata.category(letter)[0] != "C" for letter in "".join(rows))
 
 
@@ -199,7 +203,7 @@ def test_summary_is_straight_for_wide_letters(translator):
 
 
 def test_json_is_the_look(translator, tmp_path, asked):
-    write(asked, tmp_path / "look.json")
+    save_look(asked, tmp_path / "look.json")
     values = json.loads((tmp_path / "look.json").read_text(encoding="utf-8"))
     assert values["format"] == "undivided look"
     np.testing.assert_allclose(values["cross"], asked.cross, atol=1e-6)
@@ -210,18 +214,18 @@ def test_json_is_the_look(translator, tmp_path, asked):
 @pytest.mark.parametrize("name", ["look.gif", "look", "look.html.gz", "look.txt"])
 def test_unknown_kinds_of_file(name, tmp_path):
     with pytest.raises(InputError, match=r"written as \.html, \.json, \.pdf, \.png, \.svg"):
-        kind_of(tmp_path / name)
+        output_format(tmp_path / name)
 
 
 def test_a_directory_that_is_not_there(tmp_path):
     with pytest.raises(InputError, match="no such directory"):
-        kind_of(tmp_path / "none" / "look.html")
+        output_format(tmp_path / "none" / "look.html")
 
 
 def test_without_matplotlib_it_is_said_how_to_get_it(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(InputError, match=r"pip install 'undivided\[look\]'"):
-        kind_of(tmp_path / "look.png")
+        output_format(tmp_path / "look.png")
 
 
 STARTS = {"png": b"\x89PNG\r\n\x1a\n", "svg": b"<?xml", "pdf": b"%PDF-"}
@@ -232,10 +236,10 @@ STARTS = {"png": b"\x89PNG\r\n\x1a\n", "svg": b"<?xml", "pdf": b"%PDF-"}
 def test_pictures_are_what_their_names_say(asked, tmp_path, kind, view):
     pytest.importorskip("matplotlib", reason="pictures need the extra `look`")
     path = tmp_path / f"picture.{kind}"
-    assert write(asked, path, view) == []
+    assert save_look(asked, path, view) == []
     first = path.read_bytes()
     assert first.startswith(STARTS[kind])
-    write(asked, path, view)
+    save_look(asked, path, view)
     assert path.read_bytes() == first
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
 
@@ -243,7 +247,7 @@ def test_pictures_are_what_their_names_say(asked, tmp_path, kind, view):
 def test_a_picture_of_signs_that_mean_something_elsewhere(translator, tmp_path):
     pytest.importorskip("matplotlib", reason="pictures need the extra `look`")
     result = look(translator, "$x_1$ & \\frac < > 東 \U0010fffd", "$ % #")
-    missing = write(result, tmp_path / "picture.svg")
+    missing = save_look(result, tmp_path / "picture.svg")
     assert all(len(letter) == 1 for letter in missing)
 
 
@@ -314,7 +318,7 @@ def test_command_with_bad_input(run, model, arguments, said, tmp_path, monkeypat
 
 
 def test_steps_of_the_page_are_shifted(asked):
-    steps = data_of(page(asked))["steps"]
+    steps = data_of(render_page(asked))["steps"]
     assert all(left["written"]["id"] == right["read"]["id"] for left, right in pairwise(steps))
 
 

@@ -1,7 +1,7 @@
-"""Heads named by what they do on a corpus, what each is worth, and the word alignments that the best of them give."""
+"""What each attention head does on a corpus, how much BLEU it is worth, and word alignments from the best heads."""
 
 from __future__ import annotations
 
-from undivided.look.heads.report import HeadReport, Report, report
+from undivided.look.heads.report import HeadReport, Report, report_heads
 
-__all__ = ["HeadReport", "Report", "report"]
+__all__ = ["HeadReport", "Report", "report_heads"]

@@ -9,7 +9,7 @@ import torch
 
 from undivided.core.console import Console
 from undivided.core.errors import InputError
-from undivided.look.picture import need_matplotlib
+from undivided.look.picture import require_matplotlib
 from undivided.paper.faq.decoding import LENGTHS, PARALLEL, SHIFTED_RIGHT
 from undivided.paper.faq.depth import NON_LINEARITY
 from undivided.paper.faq.distance import GRADIENTS
@@ -57,7 +57,7 @@ def answer_question(question: Question[Any], out: Path, quick: bool) -> Answer:
 def faq(out: Path, console: Console, only: str = "", quick: bool = False) -> list[Path]:
     """Rebuild pages and pictures in every language; the English pages."""
     questions = select_questions(only)
-    need_matplotlib()
+    require_matplotlib()
     out.mkdir(parents=True, exist_ok=True)
     answers = read_answers(out / ANSWERS)
     for question in questions:
