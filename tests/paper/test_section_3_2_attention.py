@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from undivided.config import ModelConfig
-from undivided.nn.attention import LARGEST_SCORES, MultiHeadAttention, attend, attention, causal_mask, padding_mask
+from undivided.nn.attention import MultiHeadAttention, attend, attention, causal_mask, padding_mask
+from undivided.nn.backend.dispatch import LARGEST_SCORES
 
 
 def naive_attention(query, key, value, mask):

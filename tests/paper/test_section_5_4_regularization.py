@@ -10,7 +10,7 @@ from undivided.config import ModelConfig
 from undivided.core.ids import PAD
 from undivided.models import make_model
 from undivided.nn import loss as loss_room
-from undivided.nn.backend import kernels
+from undivided.nn.backend import choice
 from undivided.nn.dropout import Dropout
 from undivided.nn.loss import consistent_loss, smoothed_loss
 
@@ -26,7 +26,7 @@ def tiny(**changes):
 @pytest.fixture(autouse=True)
 def _each_dropout_by_itself(monkeypatch):
     """The kernels join dropout with what follows, where no hook sees it; `test_kernels` shows that they do the same."""
-    monkeypatch.setattr(kernels, "fit", lambda *tensors: False)
+    monkeypatch.setattr(choice, "supports_kernels", lambda *tensors: False)
 
 
 def run(model):
@@ -219,7 +219,7 @@ def plainly_consistent(states, weight, tgt_out, smoothing, strength):
 def test_consistent_loss_and_gradients_equal_torchs(monkeypatch, strength, kernels):
     monkeypatch.setattr("undivided.nn.loss.CHUNK_ELEMENTS", 2 * 3 * 11)  # three rows at a time
     if not kernels:
-        monkeypatch.setattr("undivided.nn.backend.kernels.fit", lambda *tensors: False)
+        monkeypatch.setattr("undivided.nn.backend.choice.supports_kernels", lambda *tensors: False)
     torch.manual_seed(0)
     states, weight = torch.randn(6, 5, 8, requires_grad=True), torch.randn(11, 8, requires_grad=True)
     tgt_out = torch.randint(4, 11, (3, 5))

@@ -12,7 +12,7 @@ from undivided.core.console import duration
 def describe_model(model: ModelConfig) -> str:
     """What a model is, in one line."""
     depth = f"{model.encoder_layers} + {model.decoder_layers} layers, d_model {model.d_model}"
-    width = model.d_hidden or model.d_model
+    width = model.hidden_width
     match model.kind:
         case "transformer":
             kind = f"Transformer, {depth}, d_ff {model.d_ff}, {model.n_heads} heads, {model.norm}-norm"

@@ -135,11 +135,9 @@ class ModelConfig:
         faults = []
         if self.input_feeding and self.attention == "none":
             faults.append("input_feeding: there is nothing to feed without model.attention; set that to additive or multiplicative")
-        if self.bidirectional and (self.d_hidden or self.d_model) % 2:
+        if self.bidirectional and self.hidden_width % 2:
             name = "d_hidden" if self.d_hidden else "d_model"
-            faults.append(
-                f"{name}: {self.d_hidden or self.d_model} is odd, but with model.bidirectional each direction has half of it"
-            )
+            faults.append(f"{name}: {self.hidden_width} is odd, but with model.bidirectional each direction has half of it")
         return faults
 
     @property
@@ -151,6 +149,11 @@ class ModelConfig:
     def value_width(self) -> int:
         """Width of a head's values."""
         return self.d_v or self.d_model // self.n_heads
+
+    @property
+    def hidden_width(self) -> int:
+        """Width of recurrent states or of convolutions."""
+        return self.d_hidden or self.d_model
 
     @property
     def n_patches(self) -> int:

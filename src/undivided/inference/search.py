@@ -16,7 +16,7 @@ from undivided.core.random import random_bits
 from undivided.data.batches import make_batch, pad_rows
 from undivided.inference.hypothesis import Hypothesis, length_penalty
 from undivided.models import DecoderState, Seq2Seq
-from undivided.nn.backend import kernels
+from undivided.nn import backend
 
 
 @dataclass(frozen=True)
@@ -175,9 +175,9 @@ class BeamSearch:
     def _candidates(self, length: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
         """The best ways on, best first, each `B C`: log-probabilities of all their tokens, which beam they continue, with what."""
         logits = self.model.step(self.state, self.tokens[:, :, -1])
-        if self.rule is None and length > self.forced.shape[1] and kernels.hasten(logits):
+        if self.rule is None and length > self.forced.shape[1] and backend.decodes_with_kernels(logits):
             # The best of all are among the best of each beam.
-            scores, listed = kernels.top_tokens(logits, min(count, logits.shape[-1]), EOS)
+            scores, listed = backend.top_tokens(logits, min(count, logits.shape[-1]), EOS)
         else:
             scores, listed = log_probabilities(logits, self.forced, length - 1), None
             if self.rule is not None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from undivided.config import ModelConfig
-from undivided.nn.backend.products import linear
+from undivided.nn import backend
 from undivided.nn.layers import Embedding, Positions
 
 
@@ -61,8 +61,8 @@ class Seq2Seq(nn.Module, ABC):
         for weight in (self.source_embedding.weight, self.target_embedding.weight, self.output_weight):
             nn.init.normal_(weight, std=self.config.d_model**-0.5)
         positions = self.target_embedding.positions
-        if positions is not None and positions.kind == "learned":
-            nn.init.normal_(positions.learned, std=0.02)
+        if positions is not None:
+            positions.initialise()
 
     @abstractmethod
     def encode(self, src: Tensor, src_mask: Tensor | None) -> Memory:
@@ -86,7 +86,7 @@ class Seq2Seq(nn.Module, ABC):
 
     def logits(self, states: Tensor) -> Tensor:
         """States `… D` → logits `… V` by the tied output layer. [paper 3.4]"""
-        return linear(states, self.output_weight, exact=True)
+        return backend.linear(states, self.output_weight, exact=True)
 
 
 def _matrix(rows: int, columns: int) -> nn.Parameter:

@@ -32,7 +32,7 @@ class GatedConvolution(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        width = config.d_hidden or config.d_model
+        width = config.hidden_width
         self.k = config.kernel_width
         self.both = nn.Linear(self.k * width, 2 * width)
         self.dropout = Dropout(config.dropout)
@@ -59,7 +59,7 @@ class Attention(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        width = config.d_hidden or config.d_model
+        width = config.hidden_width
         self.query = nn.Linear(width, config.d_model)
         self.output = nn.Linear(config.d_model, width)
         self.scale = config.d_model**-0.5
@@ -125,7 +125,7 @@ class Convolutional(Seq2Seq):
 
     def __init__(self, config: ModelConfig, src_vocab: int, tgt_vocab: int) -> None:
         super().__init__(config, src_vocab, tgt_vocab, Positions(config))
-        width = config.d_hidden or config.d_model
+        width = config.hidden_width
         self.width = width
         self.encoder_in, self.decoder_in = (nn.Linear(config.d_model, width) for _ in range(2))
         self.encoder = nn.ModuleList(GatedConvolution(config) for _ in range(config.encoder_layers))

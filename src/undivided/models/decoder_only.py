@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from undivided.config import ModelConfig
 from undivided.models.stack import Stack, StackState
 from undivided.models.transformer import initialise_projections
+from undivided.nn import backend
 from undivided.nn.attention import Cache, self_mask
-from undivided.nn.backend.products import linear
 from undivided.nn.layers import Embedding, Positions
 
 
@@ -33,8 +33,8 @@ class DecoderOnly(nn.Module):
         for weight in (self.embedding.weight, self.output_weight):
             nn.init.normal_(weight, std=self.config.d_model**-0.5)
         positions = self.embedding.positions
-        if positions is not None and positions.kind == "learned":
-            nn.init.normal_(positions.learned, std=0.02)
+        if positions is not None:
+            positions.initialise()
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Ids `B T`, the first of them `<s>` → states `B T D` of which each has seen its own token and those before it."""
@@ -53,4 +53,4 @@ class DecoderOnly(nn.Module):
 
     def logits(self, states: Tensor) -> Tensor:
         """States `… D` → logits `… V` by the tied output layer. [paper 3.4]"""
-        return linear(states, self.output_weight, exact=True)
+        return backend.linear(states, self.output_weight, exact=True)

@@ -41,8 +41,8 @@ class EncoderOnly(nn.Module):
         nn.init.normal_(self.embedding.weight, std=self.config.d_model**-0.5)
         nn.init.normal_(self.segments, std=0.02)
         positions = self.embedding.positions
-        if positions is not None and positions.kind == "learned":
-            nn.init.normal_(positions.learned, std=0.02)
+        if positions is not None:
+            positions.initialise()
 
     def encode(self, tokens: Tensor, real: Tensor | None, segments: Tensor | None = None) -> Tensor:
         """Ids `B T` → states `B T D`; `real` is False at padding; `segments` are 0 or 1, all 0 if not given."""

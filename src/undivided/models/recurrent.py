@@ -88,7 +88,7 @@ class Recurrent(Seq2Seq):
 
     def __init__(self, config: ModelConfig, src_vocab: int, tgt_vocab: int) -> None:
         super().__init__(config, src_vocab, tgt_vocab, positions=None)
-        width = config.d_hidden or config.d_model
+        width = config.hidden_width
         self.fixed = config.attention == "none"
         beside = width if self.fixed else config.d_model if config.input_feeding else 0
         below = [config.d_model] + [width] * (config.encoder_layers - 1)

@@ -39,8 +39,7 @@ class Vision(nn.Module):
         self.output = nn.Linear(config.d_model, classes)
         initialise_projections(self)
         nn.init.normal_(self.first, std=0.02)
-        if self.positions.kind == "learned":
-            nn.init.normal_(self.positions.learned, std=0.02)
+        self.positions.initialise()
 
     def forward(self, images: Tensor) -> Tensor:
         x = self.project(patches(images, self.config.patch))

@@ -2,6 +2,9 @@
 
 Letters of shapes, here and everywhere: B batch, S source, T target, D d_model, H heads, K d_k (or d_v),
 V vocabulary, W beam. Masks are boolean, broadcast to `B H T S`, and True means *may attend*.
+
+To try another attention, change `attend`, which computes Eq. 1 for every model, and let `MultiHeadAttention.needs_weights` return
+True, so that no C kernel stands in for it. `attention` is the reference that both are tested against.
 """
 
 from __future__ import annotations
@@ -16,9 +19,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from undivided.config import ModelConfig
-from undivided.nn.backend import kernels
-from undivided.nn.backend.products import Linear
+from undivided.nn import backend
 from undivided.nn.dropout import Dropout
+from undivided.nn.layers import Linear
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -31,38 +34,34 @@ def attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = N
 
 
 AttentionHook = Callable[[nn.Module, Tensor], Tensor]
-"""Is shown the weights `… H T S` of every attention with the module they belong to; returns those to go on with."""
+"""Gets the weights `… H T S` of every attention with the module they belong to; returns the weights to use."""
 
 
-class _Watching(threading.local):
-    watcher: AttentionHook | None = None
+class _State(threading.local):
+    hook: AttentionHook | None = None
 
 
-_watching = _Watching()
+_state = _State()
 
 
 @contextmanager
-def attention_hook(watcher: AttentionHook) -> Iterator[None]:
-    """Within it, in this thread, a watcher sees the weights of every attention, and may change them."""
-    before, _watching.watcher = _watching.watcher, watcher
+def attention_hook(hook: AttentionHook) -> Iterator[None]:
+    """Within, in this thread, a hook gets the weights of every attention, and may change them."""
+    before, _state.hook = _state.hook, hook
     try:
         yield
     finally:
-        _watching.watcher = before
+        _state.hook = before
 
 
 def is_recording() -> bool:
-    """Whether somebody watches in this thread."""
-    return _watching.watcher is not None
+    """Whether an attention hook is set in this thread."""
+    return _state.hook is not None
 
 
 def apply_hook(owner: nn.Module, weights: Tensor) -> Tensor:
-    """The weights `… H T S` after whoever watches has seen them. Every attention of every model passes here."""
-    return weights if _watching.watcher is None else _watching.watcher(owner, weights)
-
-
-LARGEST_SCORES = 128 * 128
-"""Up to so many scores a head, plain batched products beat the fused kernel on a CPU; beyond, memory matters."""
+    """The weights `… H T S` as the hook returns them, if there is one. Every attention of every model calls this."""
+    return weights if _state.hook is None else _state.hook(owner, weights)
 
 
 def attend(
@@ -73,16 +72,14 @@ def attend(
     dropout: Dropout | None = None,
     owner: nn.Module | None = None,
 ) -> Tensor:
-    """The same as `attention`, fast: fused kernels that never hold all scores, or plain products where they win.
+    """Eq. 1 with dropout on the weights and the hook for the weights of an `owner`; fused where neither needs them.
 
-    Where somebody watches, the weights of an `owner` are computed by plain products, which show them.
+    [paper 3.2.1, Eq. 1]
     """
-    share = dropout.rate if dropout is not None and dropout.training else 0.0
-    short = query.shape[-2] * key.shape[-2] <= LARGEST_SCORES
-    shown = owner is not None and is_recording()
-    # With dropout on a CPU only the plain products take their masks from our generator.
-    if not shown and (query.device.type != "cpu" or not (short or share)):
-        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=share)
+    rate = dropout.rate if dropout is not None and dropout.training else 0.0
+    is_recorded = owner is not None and is_recording()
+    if not is_recorded and backend.prefers_fused_attention(query, key, rate):
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=rate)
     scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)
     if mask is not None:
         scores.masked_fill_(~mask, -math.inf)
@@ -183,8 +180,7 @@ class MultiHeadAttention(nn.Module):
     def __init__(self, config: ModelConfig, *, across: bool = False) -> None:
         super().__init__()
         self.n_heads, self.window, self.dropout = config.n_heads, config.window, Dropout(config.attention_dropout)
-        d_k, d_v = config.key_width, config.value_width
-        self.head_widths = (d_k, d_v)
+        d_k, d_v = self.head_widths = config.key_width, config.value_width
         self.widths = [self.n_heads * d_k, self.n_heads * d_k, self.n_heads * d_v]
         bias = config.attention_bias
         if across:
@@ -196,65 +192,51 @@ class MultiHeadAttention(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """Self-attention over whole sequences, `B T D`. [paper 3.2.3]"""
-        packed = self.qkv(x)
-        if self._in_one_pass(packed, packed):
-            return self.output(kernels.attend(packed, None, self.n_heads, self.head_widths, mask))
-        query, key, value = (self.heads(part) for part in packed.split(self.widths, dim=-1))
-        return self.join(attend(query, key, value, mask, self.dropout, self))
+        return self.output(backend.attend_packed(self, self.qkv(x), None, mask))
 
     def across(self, x: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
         """Encoder-decoder attention: queries `B T D` from the decoder, memory `B S D` from the encoder. [paper 3.2.3]"""
-        query, packed = self.query(x), self.key_value(memory)
-        if self._in_one_pass(query, packed):
-            return self.output(kernels.attend(query, packed, self.n_heads, self.head_widths, mask))
-        return self.join(attend(self.heads(query), *self._keys_and_values(packed), mask, self.dropout, self))
-
-    def _in_one_pass(self, query: Tensor, key: Tensor) -> bool:
-        """Whether the kernels do it: for gradients, nobody watching, no dropout on weights, sequences short enough."""
-        plain = not is_recording() and not (self.dropout.rate and self.training)
-        return plain and query.shape[1] * key.shape[1] <= LARGEST_SCORES and kernels.serve(query) and self._suits(query)
-
-    def _suits(self, x: Tensor) -> bool:
-        return not any(width % kernels.WIDE for width in self.head_widths) and kernels.fit(x)
-
-    def _hastened(self, x: Tensor) -> bool:
-        """Whether the kernels do a step of decoding."""
-        return kernels.hasten(x) and not is_recording() and self._suits(x)
+        return self.output(backend.attend_packed(self, self.query(x), self.key_value(memory), mask))
 
     def read(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of the encoder's output, `B H S K`, for many steps."""
-        return self._keys_and_values(self.key_value(memory))
-
-    def _keys_and_values(self, packed: Tensor) -> tuple[Tensor, Tensor]:
-        key, value = (self.heads(part) for part in packed.split(self.widths[1:], dim=-1))
+        key, value = (self.heads(part) for part in self.key_value(memory).split(self.widths[1:], dim=-1))
         return key, value
 
     def across_read(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-        """The same for keys and values that were read before."""
-        query = self.query(x)
-        if self._hastened(query):
-            rows = torch.arange(len(x), device=x.device).repeat_interleave(x.shape[1])[:, None].expand(-1, key.shape[2])
-            real = None if mask is None else mask[:, 0, 0].repeat_interleave(x.shape[1], dim=0)
-            return self.output(kernels.attend_cached(query, key, value, rows, real))
-        return self.join(attend(self.heads(query), key, value, mask, self.dropout, self))
+        """Encoder-decoder attention of one position of every beam, `B W D`, to what was read before."""
+        return self.output(backend.attend_memory(self, self.query(x), key, value, mask))
 
     def step(self, x: Tensor, cache: Cache) -> Tensor:
         """Self-attention of one new position `B W D` to all before it and itself."""
-        packed = self.qkv(x)
-        query, key, value = packed.split(self.widths, dim=-1)
+        query, key, value = self.qkv(x).split(self.widths, dim=-1)
         cache.append(key, value)
         first = max(0, cache.places.shape[1] - self.window // 2 - 1) if self.window else 0
-        if self._hastened(packed):
-            keys, values = self.heads(cache.keys), self.heads(cache.values)
-            return self.output(kernels.attend_cached(query, keys, values, cache.places, first=first))
-        keys, values = (self.heads(part).unflatten(0, x.shape[:2]) for part in cache.read(first))  # B W H T K
-        query = query.unflatten(2, (self.n_heads, 1, -1))  # B W H 1 K
-        return self.output(attend(query, keys, values, owner=self).reshape(*x.shape[:2], -1))
+        return self.output(backend.attend_past(self, query, cache, first))
+
+    def needs_weights(self) -> bool:
+        """Whether the weights themselves are needed, by a hook or by dropout. A variant of `attend` returns True: no kernels."""
+        return is_recording() or self.dropout.is_active()
+
+    def attend_packed(self, packed: Tensor, memory: Tensor | None, mask: Tensor | None) -> Tensor:
+        """Each head by itself over whole sequences: queries, keys and values `B T (H K)` side by side → `B T (H V)`.
+
+        Where there is a `memory`, it holds keys and values `B S (H K)`, and `packed` queries alone.
+        """
+        parts = (packed, *memory.split(self.widths[1:], dim=-1)) if memory is not None else packed.split(self.widths, dim=-1)
+        query, key, value = (self.heads(part) for part in parts)
+        return attend(query, key, value, mask, self.dropout, self).transpose(1, 2).flatten(2)
+
+    def attend_memory(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+        """The same of one position of every beam, `B W (H K)`: the beams of a sentence are queries to its memory."""
+        return attend(self.heads(query), key, value, mask, self.dropout, self).transpose(1, 2).flatten(2)
+
+    def attend_past(self, query: Tensor, cache: Cache, first: int) -> Tensor:
+        """The same to the past of every beam from position `first` on."""
+        keys, values = (self.heads(part).unflatten(0, query.shape[:2]) for part in cache.read(first))  # B W H T K
+        heads = query.unflatten(2, (self.n_heads, 1, -1))  # B W H 1 K
+        return attend(heads, keys, values, owner=self).reshape(*query.shape[:2], -1)
 
     def heads(self, x: Tensor) -> Tensor:
         """`B T (H K)` → `B H T K`."""
-        return x.view(*x.shape[:2], self.n_heads, -1).transpose(1, 2)
-
-    def join(self, x: Tensor) -> Tensor:
-        """`B H T K` → `B T D` through W^O."""
-        return self.output(x.transpose(1, 2).flatten(2))
+        return backend.split_heads(x, self.n_heads)

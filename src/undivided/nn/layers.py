@@ -11,9 +11,15 @@ from torch import Tensor, nn
 
 from undivided.config import ModelConfig
 from undivided.core.errors import InputError
-from undivided.nn.backend import kernels
-from undivided.nn.backend.products import Linear, linear_relu, rounded_feed_forward, uses_bfloat16
+from undivided.nn import backend
 from undivided.nn.dropout import Dropout
+
+
+class Linear(nn.Linear):
+    """xW + b."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return backend.linear(x, self.weight, self.bias)
 
 
 class FeedForward(nn.Module):
@@ -28,15 +34,10 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(config.activation_dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.activation == "relu" and uses_bfloat16(x) and not (self.training and self.dropout.rate):
-            return rounded_feed_forward(x, self.inner, self.outer)
-        if self.activation == "relu" and not uses_bfloat16(x):
-            first = kernels.linear_relu if kernels.serve(x) else linear_relu
-            return self.outer(self.dropout(first(x, self.inner.weight, self.inner.bias)))
+        if self.activation == "relu":
+            return backend.feed_forward(x, self.inner, self.outer, self.dropout)
         x = self.inner(x)
         match self.activation:
-            case "relu":
-                x = F.relu(x, inplace=True)
             case "gelu":
                 x = F.gelu(x)
             case "gelu_tanh":
@@ -59,12 +60,9 @@ class Residual(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        y = sublayer(self.norm(x) if self.pre else x)
-        if kernels.serve(x, y) or (kernels.hasten(x, y) and not self.pre):
-            mask = self.dropout.mask()
-            return kernels.drop(y, mask, x) if self.pre else kernels.add_norm(x, y, mask, self.norm)
-        x = x + self.dropout(y)
-        return x if self.pre else self.norm(x)
+        if self.pre:
+            return backend.add(x, sublayer(self.norm(x)), self.dropout)
+        return backend.add_norm(x, sublayer(x), self.dropout, self.norm)
 
 
 def sinusoids(length: int, width: int, layout: str = "sinusoidal") -> Tensor:
@@ -93,9 +91,14 @@ class Positions(nn.Module):
         if self.kind == "learned":
             self.learned = nn.Parameter(torch.empty(config.max_positions, self.width))
         else:
-            self.register_buffer("table", self._made(64), persistent=False)
+            self.register_buffer("table", self._fixed_rows(64), persistent=False)
         if self.concatenated:
             self.project = Linear(2 * self.width, self.width, bias=False)
+
+    def initialise(self) -> None:
+        """Learned positions near nothing; others have no weights. The paper does not say."""
+        if self.kind == "learned":
+            nn.init.normal_(self.learned, std=0.02)
 
     def forward(self, x: Tensor, start: int = 0) -> Tensor:
         """Embeddings `B T D` whose first token stands at place `start` → embeddings that know their place."""
@@ -116,10 +119,10 @@ class Positions(nn.Module):
                 )
             return self.learned[:length]
         if length > len(self.table):
-            self.table = self._made(2 * length).to(self.table)
+            self.table = self._fixed_rows(2 * length).to(self.table)
         return self.table[:length]
 
-    def _made(self, length: int) -> Tensor:
+    def _fixed_rows(self, length: int) -> Tensor:
         if self.kind == "index":
             return torch.arange(length, dtype=torch.float32)[:, None].expand(length, self.width).contiguous()
         return sinusoids(length, self.width, self.kind)

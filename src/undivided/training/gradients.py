@@ -15,7 +15,7 @@ from undivided.config import Recipe
 from undivided.core.errors import UndividedError
 from undivided.core.random import random_bits
 from undivided.data.batches import Batch
-from undivided.nn.backend.products import bfloat16_products, choose_precision
+from undivided.nn.backend import bfloat16_products, choose_precision
 from undivided.nn.device import ThreadPool, one_thread
 from undivided.nn.dropout import seeded_dropout
 from undivided.training.distributed import Group

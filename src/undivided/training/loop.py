@@ -23,8 +23,8 @@ from undivided.config.settings import Values
 from undivided.core.console import Console, duration, plural
 from undivided.core.errors import UndividedError
 from undivided.data.batches import StreamPosition
-from undivided.nn.backend import kernels
-from undivided.nn.backend.products import choose_precision
+from undivided.nn import backend
+from undivided.nn.backend import choose_precision
 from undivided.nn.device import one_thread, use_threads
 from undivided.training import checkpoint
 from undivided.training.distributed import Group, full_tensor, join_processes, local_rows
@@ -94,8 +94,8 @@ class Trainer(Run):
         where = str(self.device) if self.group.size == 1 else f"{self.group.size} × {self.device.type}"
         half = "" if self.workers.precision is torch.float32 else f", products in {self._precision()}"
         console.say(f"{self.size() / 1e6:.1f} M parameters on {where}{half}, {self.task}")
-        if self.device.type == "cpu" and kernels.reason():
-            console.say(f"training does without the C kernels and takes longer: {kernels.reason()}")
+        if self.device.type == "cpu" and backend.why_no_kernels():
+            console.say(f"training does without the C kernels and takes longer: {backend.why_no_kernels()}")
 
     def _precision(self) -> str:
         return str(self.workers.precision).removeprefix("torch.")

@@ -15,7 +15,7 @@ from undivided.core.errors import InputError
 from undivided.core.ids import EOS
 from undivided.data.batches import make_batch
 from undivided.models import make_model
-from undivided.nn.backend.products import bfloat16_products, choose_precision
+from undivided.nn.backend import bfloat16_products, choose_precision
 from undivided.nn.loss import smoothed_loss
 from undivided.training.schedule import make_optimizer
 

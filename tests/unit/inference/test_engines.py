@@ -29,7 +29,7 @@ from undivided.inference.search import forced_scores
 from undivided.inference.translator import Translator
 from undivided.models import make_model
 from undivided.nn.attention import attention_hook
-from undivided.nn.backend.products import packing_works
+from undivided.nn.backend import packing_works
 from undivided.nn.device import one_thread
 
 pytest.importorskip("ctranslate2", reason="the extra ctranslate2 is not installed")

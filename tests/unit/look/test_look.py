@@ -23,7 +23,7 @@ from undivided.look.capture import capture, record_pass
 from undivided.look.result import FATES, readable_piece, to_plain_values
 from undivided.models import make_model
 from undivided.nn.attention import MultiHeadAttention, attend, attention, attention_hook
-from undivided.nn.backend import kernels
+from undivided.nn.backend import choice
 
 LINES = [source for source, _ in sentences(6, seed=9)]
 ODD = ["a", "</script><b>&amp;", "🏳️‍🌈 東京 \u2028 x", "שלום עולם, مرحبا", "▁ \x01", " ".join(LINES), LINES[0]]
@@ -108,7 +108,7 @@ def watched_and_not(translator):
 
 def test_watching_changes_no_bit_of_a_translation(watched_and_not, monkeypatch):
     """Where PyTorch computes both; the kernels, which show no weights, sum in another order."""
-    monkeypatch.setattr(kernels, "fit", lambda *tensors: False)
+    monkeypatch.setattr(choice, "supports_kernels", lambda *tensors: False)
     seen, unseen = watched_and_not()
     assert seen == unseen
 

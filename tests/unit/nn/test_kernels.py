@@ -13,16 +13,18 @@ from torch import nn
 from undivided.config import ModelConfig, SearchConfig
 from undivided.inference.search import search
 from undivided.models import make_model
-from undivided.nn.backend import build, kernels
-from undivided.nn.dropout import Dropout, as_factors, seeded_dropout
+from undivided.nn.backend import KEEP_ALL, DropoutMask, choice, kernel_attention, kernels, library, why_no_kernels
+from undivided.nn.backend.mask import mask_factors
+from undivided.nn.backend.signatures import SIGNATURES
+from undivided.nn.dropout import Dropout, seeded_dropout
 from undivided.nn.layers import FeedForward, Residual
 from undivided.nn.loss import smoothed_loss
 
-pytestmark = pytest.mark.skipif(bool(kernels.reason()), reason=f"no kernels: {kernels.reason()}")
-MASK = kernels.DropoutMask(seed=0xFEDCBA9876543210, threshold=64, scale=256 / 192)
+pytestmark = pytest.mark.skipif(bool(why_no_kernels()), reason=f"no kernels: {why_no_kernels()}")
+MASK = DropoutMask(seed=0xFEDCBA9876543210, threshold=64, scale=256 / 192)
 WORK = """
 import torch
-from undivided.nn.backend import kernels
+from undivided.nn.backend import why_no_kernels
 from undivided.config import ModelConfig
 from undivided.nn.layers import Residual
 from undivided.nn.dropout import seeded_dropout
@@ -32,7 +34,7 @@ x = torch.randn(3, 7, 24, requires_grad=True)
 with seeded_dropout(5):
     out = layer(x, lambda x: x * 2)
 out.pow(3).sum().backward()
-print(repr(kernels.reason()), float(out.detach().square().sum()), float(x.grad.square().sum()))
+print(repr(why_no_kernels()), float(out.detach().square().sum()), float(x.grad.square().sum()))
 """
 
 
@@ -57,12 +59,12 @@ def assert_same(ours, theirs):
 @pytest.mark.parametrize("shape", [(1,), (7,), (3, 5, 17), (4096,), (33, 4097)])
 def test_dropout_has_the_mask_that_pytorch_would_have(shape):
     x = torch.randn(shape)
-    assert_same(gradients(lambda x: kernels.drop(x, MASK), x), gradients(lambda x: x * as_factors(MASK, x), x))
+    assert_same(gradients(lambda x: kernels.drop(x, MASK), x), gradients(lambda x: x * mask_factors(MASK, x), x))
     y = torch.randn(shape)
-    assert_same(gradients(lambda x, y: kernels.drop(x, MASK, y), x, y), gradients(lambda x, y: y + x * as_factors(MASK, x), x, y))
+    assert_same(gradients(lambda x, y: kernels.drop(x, MASK, y), x, y), gradients(lambda x, y: y + x * mask_factors(MASK, x), x, y))
 
 
-@pytest.mark.parametrize("mask", [kernels.KEEP_ALL, MASK], ids=["whole", "dropout"])
+@pytest.mark.parametrize("mask", [KEEP_ALL, MASK], ids=["whole", "dropout"])
 @pytest.mark.parametrize("width", [5, 15, 128, 513])
 def test_norm_of_a_sum(mask, width):
     norm = nn.LayerNorm(width)
@@ -73,7 +75,7 @@ def test_norm_of_a_sum(mask, width):
         return kernels._AddNorm.apply(x, y, mask, gain, shift, norm.eps)
 
     def theirs(x, y, gain, shift):
-        return F.layer_norm(x + y * as_factors(mask, y), (width,), gain, shift, norm.eps)
+        return F.layer_norm(x + y * mask_factors(mask, y), (width,), gain, shift, norm.eps)
 
     assert_same(gradients(ours, x, y, gain, shift), gradients(theirs, x, y, gain, shift))
 
@@ -108,7 +110,7 @@ def test_self_attention(widths, queries, keys):
     causal = torch.ones(queries, keys, dtype=torch.bool).tril()
     for mask in (None, causal, padding, padding & causal):
         wanted = gradients(plain_attention(heads, widths, mask), packed)
-        assert_same(gradients(lambda packed, mask=mask: kernels.attend(packed, None, heads, widths, mask), packed), wanted)
+        assert_same(gradients(lambda packed, mask=mask: kernel_attention.attend(packed, None, heads, widths, mask), packed), wanted)
 
 
 @pytest.mark.parametrize(("queries", "keys"), [(1, 30), (30, 1), (17, 9), (9, 33)])
@@ -119,7 +121,9 @@ def test_attention_across(queries, keys):
     padding[0, ..., keys // 2 + 1 :] = False
     for mask in (None, padding):
         wanted = gradients(plain_attention(heads, widths, mask), packed, memory)
-        ours = gradients(lambda packed, memory, mask=mask: kernels.attend(packed, memory, heads, widths, mask), packed, memory)
+        ours = gradients(
+            lambda packed, memory, mask=mask: kernel_attention.attend(packed, memory, heads, widths, mask), packed, memory
+        )
         assert_same(ours, wanted)
 
 
@@ -135,11 +139,13 @@ def test_search_with_and_without(beam, window, monkeypatch):
     wanted = SearchConfig(beam_size=beam, n_best=beam, max_extra=10)
     used = []
     monkeypatch.setattr(
-        kernels, "attend_cached", lambda *args, real=kernels.attend_cached, **more: used.append(1) or real(*args, **more)
+        kernel_attention,
+        "attend_cached",
+        lambda *args, real=kernel_attention.attend_cached, **more: used.append(1) or real(*args, **more),
     )
     ours = search(model, sources, wanted, torch.device("cpu"))
     assert len(used) >= 2 * 2 * 11
-    monkeypatch.setattr(kernels, "fit", lambda *tensors: False)
+    monkeypatch.setattr(choice, "supports_kernels", lambda *tensors: False)
     count = len(used)
     theirs = search(model, sources, wanted, torch.device("cpu"))
     assert len(used) == count
@@ -159,7 +165,7 @@ def test_one_position_reads_a_memory_with_padding(length):
     real = torch.rand(4 * beams, length) < 0.6
     real[:, 0] = True
     for mask in (None, real):
-        out = kernels.attend_cached(query, key, value, places, mask).view(4 * beams, heads, 2 * width)
+        out = kernel_attention.attend_cached(query, key, value, places, mask).view(4 * beams, heads, 2 * width)
         scores = torch.einsum("bhk,bhtk->bht", query.view(-1, heads, width), key[places[:, 0]]) / math.sqrt(width)
         scores = scores if mask is None else scores.masked_fill(~mask[:, None], -math.inf)
         torch.testing.assert_close(
@@ -199,7 +205,7 @@ def test_attention_of_extreme_scores():
     """Scores of ±10⁴: the softmax neither overflows nor forgets."""
     packed = 400 * torch.randn(2, 20, 3 * 16)
     wanted = gradients(plain_attention(1, (16, 16), None), packed)
-    ours = gradients(lambda packed: kernels.attend(packed, None, 1, (16, 16), None), packed)
+    ours = gradients(lambda packed: kernel_attention.attend(packed, None, 1, (16, 16), None), packed)
     for one, other in zip(ours, wanted, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-2)
 
@@ -214,7 +220,7 @@ def test_loss(vocabulary, monkeypatch):
         return smoothed_loss(states, weight, labels, 0.1)[0]
 
     ours = gradients(loss, states, weight)
-    monkeypatch.setattr(kernels, "fit", lambda *tensors: False)
+    monkeypatch.setattr(choice, "supports_kernels", lambda *tensors: False)
     assert_same(ours, gradients(loss, states, weight))
 
 
@@ -241,7 +247,7 @@ def test_what_is_no_number_stays_none():
     packed = torch.randn(1, 4, 48, requires_grad=True)
     with torch.no_grad():
         packed[0, 2, 5] = math.nan
-    assert kernels.attend(packed, None, 1, (16, 16), None).isnan().any()
+    assert kernel_attention.attend(packed, None, 1, (16, 16), None).isnan().any()
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
@@ -262,23 +268,23 @@ def test_a_model_learns_the_same_with_and_without(norm, monkeypatch):
         return loss, *torch.autograd.grad(loss, list(model.parameters()))
 
     used = []
-    monkeypatch.setattr(kernels, "attend", lambda *args, attend=kernels.attend: used.append(1) or attend(*args))
+    monkeypatch.setattr(kernel_attention, "attend", lambda *args, attend=kernel_attention.attend: used.append(1) or attend(*args))
     ours = step()
     assert len(used) == 6
-    monkeypatch.setattr(kernels, "fit", lambda *tensors: False)
+    monkeypatch.setattr(choice, "supports_kernels", lambda *tensors: False)
     assert_same(ours, step())
     assert len(used) == 6
 
 
 def test_they_stay_away_where_they_do_not_belong():
     x = torch.randn(2, 3)
-    assert kernels.serve(x)
-    assert not kernels.serve(x.double())
-    assert not kernels.serve(x.to("meta"))
+    assert choice.trains_with_kernels(x)
+    assert not choice.trains_with_kernels(x.double())
+    assert not choice.trains_with_kernels(x.to("meta"))
     with torch.no_grad():
-        assert not kernels.serve(x)
+        assert not choice.trains_with_kernels(x)
     with torch.autocast("cpu", torch.bfloat16):
-        assert not kernels.serve(x)
+        assert not choice.trains_with_kernels(x)
 
 
 @pytest.mark.parametrize("layer", [FeedForward, Residual])
@@ -302,7 +308,7 @@ def test_masks_of_a_seed_are_the_same_in_any_thread_and_differ_from_one_to_the_n
 
 
 def run(tmp_path, **environment):
-    known = {name: value for name, value in os.environ.items() if name not in ("CC", build.SWITCH)}
+    known = {name: value for name, value in os.environ.items() if name not in ("CC", library.SWITCH)}
     command = [sys.executable, "-c", WORK]
     ran = subprocess.run(
         command, capture_output=True, text=True, check=True, env=known | {"XDG_CACHE_HOME": str(tmp_path)} | environment
@@ -324,7 +330,7 @@ def test_without_a_compiler_the_same_comes_out(tmp_path):
 @pytest.mark.parametrize("fault", ["fails", "builds nonsense", "builds what computes wrongly"])
 def test_a_compiler_that_cannot_is_told_and_done_without(tmp_path, fault):
     wrong = tmp_path / "wrong.c"
-    wrong.write_text("void add_norm(void) {}\nvoid softmax_loss(void) {}\n")
+    wrong.write_text("".join(f"int {name}(void) {{ return 0; }}\n" for name in SIGNATURES))
     scripts = {
         "fails": "echo 'no space left' >&2; exit 1",
         "builds nonsense": 'while [ "$1" != -o ]; do shift; done; echo nonsense > "$2"',

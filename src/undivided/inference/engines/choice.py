@@ -66,7 +66,7 @@ def _reference(artifact: Artifact) -> Engine:
 def _rounded(artifact: Artifact) -> Engine:
     """PyTorch with rounded products, where there are such."""
     from undivided.inference.engines.torch import TorchEngine
-    from undivided.nn.backend.products import packing_works
+    from undivided.nn.backend import packing_works
 
     engine = TorchEngine(artifact, rounded=True)
     if engine.device.type != "cpu":

@@ -12,7 +12,7 @@ from undivided.inference.engines.contract import ROUNDED, by_length
 from undivided.inference.hypothesis import Hypothesis
 from undivided.inference.search import Rule, search
 from undivided.nn.attention import is_recording
-from undivided.nn.backend.products import PackedWeights
+from undivided.nn.backend import PackedWeights
 from undivided.nn.device import ThreadPool
 
 
@@ -26,7 +26,7 @@ class TorchEngine:
         self.name = ROUNDED if rounded else "torch"
         self.model = artifact.model
         self.device = artifact.device
-        self._crew, self._packs = ThreadPool(1), PackedWeights(rounded)
+        self._pool, self._packed = ThreadPool(1), PackedWeights(rounded)
 
     def search(
         self,
@@ -44,7 +44,7 @@ class TorchEngine:
         def found(batch: list[int]) -> list[tuple[int, list[Hypothesis]]]:
             rows, begins = ([side[place] for place in batch] for side in (sources, prefixes))
             rule = None if rules is None else rules(batch)
-            with self._packs.used():
+            with self._packed.use():
                 results = search(self.model, rows, config, self.device, begins, [keys[place] for place in batch], rule=rule)
             return list(zip(batch, results, strict=True))
 
@@ -60,9 +60,9 @@ class TorchEngine:
         """As many as there are threads to compute with; none where one batch needs them all."""
         if batches < 2 or self._threads() == 1:
             return ThreadPool(1)
-        if self._crew.size != self._threads():
-            self._crew = ThreadPool(self._threads())
-        return self._crew
+        if self._pool.size != self._threads():
+            self._pool = ThreadPool(self._threads())
+        return self._pool
 
 
 def _beams(config: SearchConfig) -> int:

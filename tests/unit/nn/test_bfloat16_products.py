@@ -14,18 +14,18 @@ from undivided.core.errors import InputError
 from undivided.core.ids import PAD
 from undivided.inference.engines.torch import TorchEngine
 from undivided.models import make_model
-from undivided.nn.backend import products
-from undivided.nn.backend.products import (
-    Linear,
+from undivided.nn.backend import (
     PackedWeights,
+    bfloat16,
     bfloat16_products,
     choose_precision,
     linear,
-    linear_relu,
     packing_works,
     uses_bfloat16,
 )
-from undivided.nn.layers import FeedForward
+from undivided.nn.backend.dispatch import linear_relu
+from undivided.nn.backend.packed import supports_packing
+from undivided.nn.layers import FeedForward, Linear
 from undivided.nn.loss import consistent_loss, smoothed_loss
 from undivided.training.distributed import Group
 from undivided.training.gradients import GradientWorkers
@@ -46,13 +46,13 @@ def asked(monkeypatch):
                 raise subprocess.CalledProcessError(code, command)
             return subprocess.CompletedProcess(command, code, answer, "")
 
-        monkeypatch.setattr(products, "home", lambda: home)
-        monkeypatch.setattr(products.subprocess, "run", run)
-        products.bfloat16_pays.cache_clear()
+        monkeypatch.setattr(bfloat16, "cache_folder", lambda: home)
+        monkeypatch.setattr(bfloat16.subprocess, "run", run)
+        bfloat16.bfloat16_pays.cache_clear()
         return calls
 
     yield ask
-    products.bfloat16_pays.cache_clear()
+    bfloat16.bfloat16_pays.cache_clear()
 
 
 def rounded(x):
@@ -121,7 +121,7 @@ def two_passes(states, weight, labels):
 @pytest.mark.parametrize(("passes", "rounded", "exactly"), [(1, one_pass, exact_loss), (2, two_passes, two_passes)])
 def test_the_loss_is_near_the_exact_one(passes, rounded, exactly, kernels, monkeypatch):
     if not kernels:
-        monkeypatch.setattr("undivided.nn.backend.kernels.fit", lambda *tensors: False)
+        monkeypatch.setattr("undivided.nn.backend.choice.supports_kernels", lambda *tensors: False)
     torch.manual_seed(0)
     states, weight = torch.randn(2 * passes, 9, 32, requires_grad=True), torch.randn(50, 32, requires_grad=True)
     labels = torch.randint(4, 50, (2, 9))
@@ -181,28 +181,28 @@ def test_what_is_asked_for():
 def test_a_cpu_is_tried_once_in_a_process_of_its_own(tmp_path, asked, answer, code, chosen):
     calls = asked(tmp_path, answer, code)
     assert choose_precision("auto", CPU) is chosen
-    products.bfloat16_pays.cache_clear()
+    bfloat16.bfloat16_pays.cache_clear()
     assert choose_precision("auto", CPU) is chosen
     assert len(calls) == 1
 
 
 def test_a_damaged_memory_of_the_trial_is_made_anew(tmp_path, asked):
     calls = asked(tmp_path, "2.1\n")
-    assert products.bfloat16_pays()
+    assert bfloat16.bfloat16_pays()
     (kept,) = tmp_path.iterdir()
     kept.write_text("")
-    products.bfloat16_pays.cache_clear()
-    assert products.bfloat16_pays()
+    bfloat16.bfloat16_pays.cache_clear()
+    assert bfloat16.bfloat16_pays()
     assert (len(calls), kept.read_text()) == (2, "2.1\n")
 
 
 def test_the_trial_itself_tells_a_ratio(tmp_path, monkeypatch):
-    monkeypatch.setattr(products, "home", lambda: tmp_path)
-    products.bfloat16_pays.cache_clear()
-    pays = products.bfloat16_pays()
-    products.bfloat16_pays.cache_clear()
+    monkeypatch.setattr(bfloat16, "cache_folder", lambda: tmp_path)
+    bfloat16.bfloat16_pays.cache_clear()
+    pays = bfloat16.bfloat16_pays()
+    bfloat16.bfloat16_pays.cache_clear()
     (kept,) = tmp_path.iterdir()
-    assert pays == (float(kept.read_text()) >= products.PAYS)
+    assert pays == (float(kept.read_text()) >= bfloat16.MIN_SPEEDUP)
 
 
 @pytest.mark.parametrize(("setting", "least", "chosen"), [
@@ -213,7 +213,7 @@ def test_what_does_not_pay_in_one_process_is_done_in_none(monkeypatch, setting, 
         def min_values(self, *numbers):
             return [min(each, least) for each in numbers]
 
-    monkeypatch.setattr(products, "bfloat16_pays", lambda: True)
+    monkeypatch.setattr(bfloat16, "bfloat16_pays", lambda: True)
     assert GradientWorkers(build_recipe({"train": {"precision": setting}}), None, Others(device=CPU)).precision is chosen
 
 
@@ -248,12 +248,12 @@ packed = pytest.mark.skipif(not packing_works(), reason="this PyTorch has no pac
 def test_packed_weights_change_nothing_but_the_last_bits(shape):
     torch.manual_seed(0)
     x, weight, bias, packs = torch.randn(shape), torch.randn(72, 40), torch.randn(72), PackedWeights()
-    with torch.inference_mode(), packs.used():
+    with torch.inference_mode(), packs.use():
         for _ in range(2):
             torch.testing.assert_close(linear(x, weight), F.linear(x, weight), rtol=1e-5, atol=1e-4)
             torch.testing.assert_close(linear(x, weight, bias), F.linear(x, weight, bias), rtol=1e-5, atol=1e-4)
             torch.testing.assert_close(linear_relu(x, weight, bias), F.linear(x, weight, bias).relu(), rtol=1e-5, atol=1e-4)
-    assert len(packs._made) == 1
+    assert len(packs._packed) == 1
 
 
 @packed
@@ -261,7 +261,7 @@ def test_packed_weights_may_be_rounded():
     torch.manual_seed(0)
     x, weight, bias, packs = torch.randn(5, 7, 40), torch.randn(72, 40), torch.randn(72), PackedWeights(rounded=True)
     wanted = x @ weight.t() + bias
-    with torch.inference_mode(), packs.used():
+    with torch.inference_mode(), packs.use():
         out = linear(x, weight, bias)
         assert out.dtype is torch.float32
         assert 0 < (out - wanted).norm() < 0.01 * wanted.norm()
@@ -274,7 +274,7 @@ def test_rows_in_the_midst_of_a_tensor_are_read_as_they_are_and_nothing_is_writt
     torch.manual_seed(0)
     whole, weight, packs = torch.randn(50, 40), torch.randn(72, 40), PackedWeights()
     before = whole.clone()
-    with torch.inference_mode(), packs.used():
+    with torch.inference_mode(), packs.use():
         for part in (whole[3:20], whole[45:], whole[:, :40:1], whole.t()[:, :40].t()[:7]):
             torch.testing.assert_close(linear(part, weight), F.linear(part, weight), rtol=1e-5, atol=1e-4)
     assert torch.equal(whole, before)
@@ -283,20 +283,20 @@ def test_rows_in_the_midst_of_a_tensor_are_read_as_they_are_and_nothing_is_writt
 @packed
 def test_weights_are_packed_only_where_nothing_is_learned():
     x, layer, packs = torch.randn(4, 32), Linear(32, 16), PackedWeights()
-    with packs.used():
+    with packs.use():
         layer(x).sum().backward()
         with torch.no_grad():
             layer(x)
-        assert not packs._made
+        assert not packs._packed
         with torch.inference_mode():
             layer(x)
-            assert list(packs._made) == [(id(layer.weight), torch.float32)]
-            assert not PackedWeights.suit(x.double())
-            assert not PackedWeights.suit(x.to("meta"))
+            assert list(packs._packed) == [(id(layer.weight), torch.float32)]
+            assert not supports_packing(x.double())
+            assert not supports_packing(x.to("meta"))
     with torch.inference_mode():
         other = Linear(32, 16)
         other(x)
-    assert len(packs._made) == 1
+    assert len(packs._packed) == 1
 
 
 @packed
@@ -318,8 +318,8 @@ def test_a_translator_of_changed_weights_packs_them_anew():
 
 
 def test_without_packed_weights_products_are_as_ever(monkeypatch):
-    monkeypatch.setattr("undivided.nn.backend.products.packing_works", lambda: False)
+    monkeypatch.setattr("undivided.nn.backend.packed.packing_works", lambda: False)
     x, weight, packs = torch.randn(4, 32), torch.randn(16, 32), PackedWeights()
-    with torch.inference_mode(), packs.used():
+    with torch.inference_mode(), packs.use():
         assert torch.equal(linear(x, weight), F.linear(x, weight))
-    assert not packs._made
+    assert not packs._packed

@@ -1,4 +1,4 @@
-"""kernels.c → a library of this machine: built once by its C compiler, tried in a process of its own, kept in the user's cache."""
+"""c/*.c → a library for this machine: compiled once, tried in a process of its own, kept in the user's cache."""
 
 from __future__ import annotations
 
@@ -13,50 +13,53 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-SOURCE = Path(__file__).with_name("kernels.c")
+from undivided.nn.backend.signatures import declare
+
+SOURCES = sorted(Path(__file__).with_name("c").glob("*.[ch]"))
 TRIAL = Path(__file__).with_name("trial.py")
 FLAGS = ["-O3", "-std=gnu11", "-shared", "-fPIC"]
-LIBERTIES = ["-fno-math-errno", "-fno-trapping-math", "-fassociative-math", "-fno-signed-zeros"]
+FAST_MATH = ["-fno-math-errno", "-fno-trapping-math", "-fassociative-math", "-fno-signed-zeros"]
 """Sums may be taken in another order, which is what makes them fast. NaN and infinities keep their meaning."""
 SWITCH = "UNDIVIDED_KERNELS"
 """The environment variable that turns the kernels off."""
-PATIENCE = 120
+COMPILE_TIMEOUT = 120
 """Seconds that the compiler may take."""
 
 
 class NoKernels(Exception):
-    """Why training must do without."""
+    """Why the kernels cannot be used here."""
 
 
 @cache
-def library() -> ctypes.CDLL | None:
-    """The kernels, or None where there are none; `reason` says why."""
-    return None if isinstance(found := _found(), str) else found
+def load_library() -> ctypes.CDLL | None:
+    """The kernels, or None where there are none; `why_no_kernels` says why."""
+    return None if isinstance(found := _load_or_say_why(), str) else found
 
 
-def reason() -> str:
-    """Why there are no kernels; empty where there are."""
-    return found if isinstance(found := _found(), str) else ""
+def why_no_kernels() -> str:
+    """Why there are no C kernels here; empty where there are."""
+    return found if isinstance(found := _load_or_say_why(), str) else ""
 
 
 @cache
-def _found() -> ctypes.CDLL | str:
+def _load_or_say_why() -> ctypes.CDLL | str:
     try:
-        return ctypes.CDLL(str(_built()))
+        return declare(ctypes.CDLL(str(_library_path())))
     except (NoKernels, OSError) as error:
         return str(error)
 
 
-def _built() -> Path:
-    """The library's file: of this source, this compiler and this processor."""
+def _library_path() -> Path:
+    """The library's file, built if need be: one for these sources, this compiler and this processor."""
     if os.environ.get(SWITCH, "").lower() in {"0", "off", "no"}:
         raise NoKernels(f"{SWITCH} turns them off")
     compiler = shutil.which(os.environ.get("CC", "")) or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if sys.platform == "win32" or compiler is None:
         raise NoKernels("there is no C compiler (cc) here")
-    command = [compiler, *FLAGS, *LIBERTIES, *_of_this_processor()]
-    facts = repr((SOURCE.read_bytes(), command, _run([compiler, "--version"]), processor()))
-    path = home() / f"kernels-{hashlib.sha256(facts.encode()).hexdigest()[:20]}.so"
+    command = [compiler, *FLAGS, *FAST_MATH, *_processor_flags()]
+    sources = [path.read_bytes() for path in SOURCES]
+    facts = repr((sources, command, _run([compiler, "--version"]), describe_processor()))
+    path = cache_folder() / f"kernels-{hashlib.sha256(facts.encode()).hexdigest()[:20]}.so"
     if not path.exists():
         _build(command, path)
     return path
@@ -66,7 +69,7 @@ def _build(command: list[str], path: Path) -> None:
     """Compile beside the final place, try it, move it there: whoever looks sees all of it or nothing."""
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         made = Path(folder) / path.name
-        _run([*command, str(SOURCE), "-o", str(made), "-lm"])
+        _run([*command, *(str(path) for path in SOURCES if path.suffix == ".c"), "-o", str(made), "-lm"])
         # A processor may announce instructions that it then refuses. It must not be this process that finds out.
         _run([sys.executable, "-I", str(TRIAL), str(made)])
         made.replace(path)
@@ -74,7 +77,9 @@ def _build(command: list[str], path: Path) -> None:
 
 def _run(command: list[str]) -> str:
     try:
-        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE, stdin=subprocess.DEVNULL)
+        ran = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=COMPILE_TIMEOUT, stdin=subprocess.DEVNULL
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NoKernels(f"{Path(command[0]).name} failed: {error}") from None
     if ran.returncode:
@@ -83,13 +88,13 @@ def _run(command: list[str]) -> str:
     return ran.stdout
 
 
-def _of_this_processor() -> list[str]:
+def _processor_flags() -> list[str]:
     if platform.machine().lower() in {"x86_64", "amd64"}:
         return ["-march=native", "-mprefer-vector-width=512"]
     return ["-mcpu=native"]
 
 
-def processor() -> str:
+def describe_processor() -> str:
     """What tells processors apart: a home may be shared between machines."""
     facts = Path("/proc/cpuinfo")
     if not facts.exists():
@@ -99,7 +104,7 @@ def processor() -> str:
 
 
 @cache
-def home() -> Path:
+def cache_folder() -> Path:
     """A folder that only this user can write to."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "undivided"
     try:
@@ -109,10 +114,10 @@ def home() -> Path:
             return folder
     except (OSError, RuntimeError, AttributeError):  # Windows has no `getuid`.
         pass
-    return _passing_home()
+    return _temporary_folder()
 
 
-def _passing_home() -> Path:
+def _temporary_folder() -> Path:
     """Where the cache cannot be trusted or written: a folder that ends with this process."""
     import atexit
 

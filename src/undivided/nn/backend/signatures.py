@@ -1,0 +1,70 @@
+"""The signature of every C function, once, so that ctypes passes each argument as wide as C reads it.
+
+Only the standard library is imported: `trial` reads this file in a process of its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import POINTER, c_double, c_float, c_int, c_int32, c_int64, c_uint64, c_void_p
+from typing import Any
+
+
+class HeadView(ctypes.Structure):
+    """Where the heads of a tensor lie: the first number, and strides in floats."""
+
+    _fields_ = [("at", c_void_p), ("batch", c_int64), ("row", c_int64), ("head", c_int64)]
+
+
+class AttentionShape(ctypes.Structure):
+    """The sizes of an attention, its mask (None: all may attend) and its scale."""
+
+    _fields_ = [
+        *((name, c_int64) for name in ("batch", "heads", "queries", "keys", "width", "value_width")),
+        ("mask", c_void_p),
+        ("mask_batch", c_int64),
+        ("mask_row", c_int64),
+        ("scale", c_float),
+    ]
+
+
+_HEADS, _SHAPE, _SUMS = POINTER(HeadView), POINTER(AttentionShape), POINTER(c_double)
+_MASK = (c_uint64, c_int32, c_float)
+_LOSS = (c_void_p, c_void_p, c_int64, c_int64, c_float, c_void_p, _SUMS)
+
+SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "dropout": (None, (c_void_p, c_void_p, c_void_p, c_int64, *_MASK)),
+    "add_norm": (c_int, (c_void_p, c_void_p, c_int64, c_int64, *_MASK, c_void_p, c_void_p, c_float, *(c_void_p,) * 3)),
+    "add_norm_backward": (c_int, (*(c_void_p,) * 3, c_int64, c_int64, *_MASK, *(c_void_p,) * 5)),
+    "bias_relu": (None, (c_void_p, c_void_p, c_int64, c_int64)),
+    "bias_relu_backward": (None, (*(c_void_p,) * 4, c_int64, c_int64)),
+    "softmax_loss": (c_int, _LOSS),
+    "softmax_loss_bfloat16": (c_int, (*_LOSS, c_void_p)),
+    "consistent_loss": (c_int, (*(c_void_p,) * 3, c_int64, c_int64, c_int32, c_float, c_float, _SUMS, c_void_p)),
+    "attend": (c_int, (_SHAPE, *(_HEADS,) * 4, c_void_p)),
+    "attend_backward": (c_int, (_SHAPE, *(_HEADS,) * 3, c_void_p, *(_HEADS,) * 4)),
+    "attend_cached": (
+        c_int,
+        (c_void_p, c_int64, _HEADS, _HEADS, c_void_p, c_int64, c_int64, c_void_p, *(c_int64,) * 7, c_float, c_void_p),
+    ),
+    "top_tokens": (None, (c_void_p, *(c_int64,) * 4, *(c_void_p,) * 3)),
+}
+"""What each function returns and takes. Those that can fail return a status, which becomes an exception."""
+
+
+def declare(library: ctypes.CDLL) -> ctypes.CDLL:
+    """The same library, its functions with their signatures."""
+    for name, (result, arguments) in SIGNATURES.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+        if result is not None:
+            function.errcheck = _raise_failure
+    return library
+
+
+def _raise_failure(status: int, function: Any, arguments: tuple[Any, ...]) -> None:
+    """The statuses of `c/vectors.h` as exceptions."""
+    if status == 1:
+        raise MemoryError(f"out of memory in {function.__name__}")
+    if status:
+        raise IndexError(f"{function.__name__}: a label or row lies outside its table")
