@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 from itertools import islice
-from pathlib import Path
 
 import torch
 
@@ -17,7 +16,7 @@ from undivided.core.console import Console
 from undivided.core.ids import PAD
 from undivided.data.batches import BatchStream, load_batch
 from undivided.data.store import SampledStore
-from undivided.training.prepare import prepare_recipe
+from undivided.training.prepare import prepare
 from undivided.training.tasks.translation import TranslationTask
 
 
@@ -27,8 +26,8 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=60)
     options = parser.parse_args()
     console = Console(quiet=True)
-    recipe = prepare_recipe({"train": {"out": options.model}}, console).recipe
-    task = TranslationTask(recipe, Path(options.model) / "training", torch.device("cpu"), console)
+    with prepare({"train": {"out": options.model}}, console) as prepared:
+        recipe, task = prepared.recipe, TranslationTask(prepared, torch.device("cpu"), console)
     sampled = SampledStore(task.store, task.tokenizer, recipe.tokens, recipe.train.seed)
     print(f"subword dropout {recipe.tokens.dropout}, batches of {recipe.batches.tokens:,} tokens\n")
     print("| batches made by | target tokens a batch | of it text | source tokens a batch | of it text |\n|---|---|---|---|---|")

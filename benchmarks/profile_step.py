@@ -18,7 +18,7 @@ from torch import Tensor
 
 from undivided.config import Recipe, build_recipe
 from undivided.core.ids import EOS, PAD
-from undivided.data.batches import Batch, make_batch
+from undivided.data.batches import PairBatch, make_batch
 from undivided.models import make_model
 from undivided.nn.backend import bfloat16_products
 from undivided.nn.dropout import seeded_dropout
@@ -28,7 +28,7 @@ from undivided.training.plan import model_cost
 SQUARE = 1024
 
 
-def made_up_batches(tokens: int, vocabulary: int) -> list[Batch]:
+def made_up_batches(tokens: int, vocabulary: int) -> list[PairBatch]:
     """Sentences of like length together, as in training; the two sides differ by up to two tokens."""
     chance = torch.Generator().manual_seed(1)
     batches = []
@@ -50,7 +50,7 @@ def product_rate(square: Tensor) -> float:
 
 
 def share(
-    work: Callable[[Batch], object], flops: Callable[[Batch], float], batches: list[Batch], rounds: int
+    work: Callable[[PairBatch], object], flops: Callable[[PairBatch], float], batches: list[PairBatch], rounds: int
 ) -> tuple[float, float]:
     """The median share of the product rate, and the median CPU milliseconds."""
     square = torch.randn(SQUARE, SQUARE)
@@ -83,25 +83,25 @@ def main() -> None:
     model = make_model(recipe.model, options.vocabulary, options.vocabulary)
     batches = made_up_batches(options.tokens, options.vocabulary)
 
-    def states_of(batch: Batch) -> Tensor:
+    def states_of(batch: PairBatch) -> Tensor:
         return model.decode(model.encode(batch.src, batch.src_mask), batch.tgt_in)
 
-    def step(batch: Batch) -> None:
+    def step(batch: PairBatch) -> None:
         with seeded_dropout(1), bfloat16_products(options.rounded):
             loss, _ = smoothed_loss(states_of(batch), model.output_weight, batch.tgt_out, 0.1)
         torch.autograd.grad(loss, list(model.parameters()))
 
-    def step_flops(batch: Batch) -> float:
+    def step_flops(batch: PairBatch) -> float:
         cost = model_cost(recipe.model, 0, batch.src.shape[1])
         return cost.step_flops(batch.src.numel(), batch.tgt_out.numel()) + loss_flops(batch)
 
-    def loss_flops(batch: Batch) -> float:
+    def loss_flops(batch: PairBatch) -> float:
         return 3 * 2 * recipe.model.d_model * options.vocabulary * int((batch.tgt_out != PAD).sum())
 
     with torch.no_grad():
         states = {id(batch): states_of(batch) for batch in batches}
 
-    def loss_alone(batch: Batch) -> None:
+    def loss_alone(batch: PairBatch) -> None:
         given = states[id(batch)].detach().requires_grad_()
         with bfloat16_products(options.rounded):
             loss, _ = smoothed_loss(given, model.output_weight, batch.tgt_out, 0.1)

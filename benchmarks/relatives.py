@@ -40,7 +40,7 @@ from undivided.data.text_files import raw_lines
 from undivided.inference.classify import Classifier, as_values
 from undivided.inference.generate import Generator
 from undivided.models import DecoderOnly, Drawing
-from undivided.training.tasks.classes import moved
+from undivided.training.tasks.classes import shift_images
 
 ROOT = Path(__file__).resolve().parent.parent
 CORPORA = Path(os.environ.get("UNDIVIDED_CORPORA", ROOT.parent / "shared" / "corpora"))
@@ -309,7 +309,7 @@ def teach(network: nn.Module, images: np.ndarray, labels: list[int], steps: int,
     for step in range(steps):
         chosen = torch.randint(0, len(values), (64,))
         loss = F.cross_entropy(
-            network(moved(values[chosen], shift, step, np.arange(len(chosen)))), wanted[chosen], label_smoothing=0.1
+            network(shift_images(values[chosen], shift, step, np.arange(len(chosen)))), wanted[chosen], label_smoothing=0.1
         )
         optimizer.zero_grad()
         loss.backward()

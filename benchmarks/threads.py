@@ -43,18 +43,18 @@ def measure(folder: str, crew: int, steps: int) -> None:
     import torch
 
     from undivided.core.console import Console
-    from undivided.nn.device import ThreadPool, use_threads
+    from undivided.nn.device import ThreadPool
     from undivided.training.loop import Trainer
-    from undivided.training.prepare import prepare_recipe
+    from undivided.training.prepare import prepare
 
     files = [f"{folder}/text.a", f"{folder}/text.b"]
-    values = {"preset": "tiny", "data": {"train": [files]}, "batches": {"tokens": 2048}, "train": {"out": f"{folder}/run"}}
-    use_threads(0)
+    # A micro-batch for each worker, as where nothing is set.
+    batches = {"tokens": 2048, "parts": crew}
+    values = {"preset": "tiny", "data": {"train": [files]}, "batches": batches, "train": {"out": f"{folder}/run-{crew}"}}
     console = Console(quiet=True, stream=open(os.devnull, "w"))  # noqa: SIM115
-    plan = prepare_recipe(values, console)
-    with plan.begun():
-        trainer = Trainer(plan.recipe, plan.folder.parent, console)
-    trainer.workers.crew = ThreadPool(crew)
+    with prepare(values, console) as prepared:
+        trainer = Trainer(prepared, console)
+    trainer.run.workers.crew = ThreadPool(crew)
     trainer.model.train()
     plans = trainer.task.stream.plans()
     for _ in range(5):

@@ -25,7 +25,7 @@ from undivided.core.console import Console
 from undivided.data.batches import StreamPosition
 from undivided.training.loop import Trainer
 from undivided.training.plan import model_cost
-from undivided.training.prepare import prepare_recipe
+from undivided.training.prepare import prepare
 
 STEPS = {"tiny": 8, "small": 3, "base": 1}
 """Steps of one measured piece: some seconds each."""
@@ -50,13 +50,12 @@ class Contest:
             "batches": {"tokens": options.tokens},
             # All peers have biases in their projections.
             "model": {"dropout": options.dropout, "attention_bias": True},
-            "train": {"out": str(home / "run")},
+            "train": {"out": str(home / "run"), "threads": options.threads},
         }
         console = Console(quiet=True, stream=io.StringIO())
-        plan = prepare_recipe(self.recipe, console)
-        with plan.begun():
-            trainer = Trainer(plan.recipe, plan.folder.parent, console)
-        task, self.model = trainer.task, plan.recipe.model
+        with prepare(self.recipe, console) as prepared:
+            trainer = Trainer(prepared, console)
+        task, self.model = trainer.task, prepared.recipe.model
         self.vocabulary = len(task.tokenizer.target)
         measure.export_weights(trainer.model, home / "weights.npz")
         stream = task.stream.plans()
@@ -80,7 +79,7 @@ class Contest:
     def exact_job(self) -> dict[str, Any]:
         """The same for ours in float32, in a folder of its own."""
         exact = {"out": self.recipe["train"]["out"] + "-float32", "precision": "float32"}
-        return self.job | {"recipe": self.recipe | {"train": exact}}
+        return self.job | {"recipe": self.recipe | {"train": self.recipe["train"] | exact}}
 
     def piece(self, worker: Worker, number: int) -> Piece:
         """One piece of work of one side: the same batches for all."""

@@ -13,14 +13,11 @@ QUIET = Console(quiet=True, stream=io.StringIO())
 
 class Training:
     def __init__(self, job: dict) -> None:
-        from undivided.nn.device import use_threads
         from undivided.training.loop import Trainer
-        from undivided.training.prepare import prepare_recipe
+        from undivided.training.prepare import prepare
 
-        use_threads(job["threads"])
-        plan = prepare_recipe(job["recipe"], QUIET)
-        with plan.begun():
-            self.trainer = Trainer(plan.recipe, plan.folder.parent, QUIET)
+        with prepare(job["recipe"], QUIET) as prepared:
+            self.trainer = Trainer(prepared, QUIET)
         self.plans = self.trainer.task.stream.plans()
         self.trainer.model.train()
 

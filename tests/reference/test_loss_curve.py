@@ -16,7 +16,7 @@ from undivided.core.ids import PAD
 from undivided.data.batches import make_batch
 from undivided.nn.layers import sinusoids
 from undivided.training.loop import Trainer
-from undivided.training.prepare import prepare_recipe
+from undivided.training.prepare import prepare
 from undivided.training.schedule import learning_rate
 
 STEPS = 12
@@ -57,9 +57,8 @@ def trainer(tmp_path):
     console = Console(quiet=True, stream=io.StringIO())
     before = torch.get_num_threads()
     torch.set_num_threads(2)
-    plan = prepare_recipe(recipe, console)
-    with plan.begun():
-        made = Trainer(plan.recipe, plan.folder.parent, console)
+    with prepare(recipe, console) as prepared:
+        made = Trainer(prepared, console)
     made.model.train()
     yield made
     torch.set_num_threads(before)

@@ -187,7 +187,7 @@ def test_a_corpus_that_vanished_before_a_resume(run, tmp_path):
     Path(files[0]).rename(tmp_path / "elsewhere")
     result = run("train", "--out", tmp_path / "run", "--max-steps", "4", "--quiet")
     assert result.code == 2
-    assert clear(result, f"{files[0]} is gone; training began with it")
+    assert clear(result, f"{files[0]} is missing; this training started with it")
     assert contents(tmp_path / "run" / "training" / "checkpoints") == before
     (tmp_path / "elsewhere").rename(files[0])
     assert run("train", "--out", tmp_path / "run", "--max-steps", "4", "--quiet").code == 0
@@ -195,19 +195,19 @@ def test_a_corpus_that_vanished_before_a_resume(run, tmp_path):
 
 
 def test_a_corpus_that_vanishes_while_training_begins(run, tmp_path, monkeypatch):
-    from undivided.training.prepare import Plan
+    from undivided.training import prepare
 
     files = write_pairs(tmp_path, "train", PAIRS)
     recipe = tiny_recipe(tmp_path / "run", files)
     recipe["train"]["max_steps"] = 2
-    begun = Plan.begun
+    lock_run = prepare.lock_run
 
-    def vanish(self):
+    def vanish(run):
         Path(files[1]).rename(tmp_path / "elsewhere")
-        return begun(self)
+        return lock_run(run)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Plan, "begun", vanish)
+        patch.setattr(prepare, "lock_run", vanish)
         result = run("train", *flags(recipe), "--quiet")
     assert result.code == 2
     assert clear(result, f"{files[1]}: no such file")

@@ -20,7 +20,9 @@ from undivided.core.errors import InputError
 from undivided.core.files import sha256_of
 from undivided.inference.score import Score
 from undivided.training import checkpoint
-from undivided.training.loop import Stopped, Trainer, prepare_recipe, train
+from undivided.training.loop import Stopped, Trainer, train
+from undivided.training.prepare import lock_run
+from undivided.training.recipe import resolve_run
 from undivided.training.tasks import Validation
 from undivided.training.tasks.translation import TranslationTask
 
@@ -87,7 +89,7 @@ def runs(recipe, tmp_path_factory):
         assert subprocess.run(command, env=environment(), check=False).returncode == -signal.SIGKILL, where
     said = io.StringIO()
     killed = train({"train": {"out": str(home / "killed")}}, Console(stream=said))
-    assert "going on with the training" in said.getvalue()
+    assert "resuming the training" in said.getvalue()
     assert "resumed at step 40" in said.getvalue()
     return whole, killed
 
@@ -126,7 +128,7 @@ def test_a_finished_run_says_so(runs, tmp_path):
     copy_of = shutil.copytree(runs[0], tmp_path / "copy")
     said = io.StringIO()
     train({"train": {"out": str(copy_of)}}, Console(stream=said))
-    assert "step 60 was its last; to go on, give it more: --max-steps" in said.getvalue()
+    assert "finished at step 60; to train further, raise --max-steps" in said.getvalue()
     assert "resumed" not in said.getvalue()
     train({"train": {"out": str(copy_of), "max_steps": 61}}, Console(stream=said))
     assert "resumed at step 60" in said.getvalue()
@@ -214,17 +216,17 @@ def test_training_again_after_the_end_changes_nothing(runs, tmp_path):
 
 
 def resumed(runs, **values):
-    return prepare_recipe({"train": {"out": str(runs[0])}} | values, Console(quiet=True))
+    return resolve_run({"train": {"out": str(runs[0])}} | values, Console(quiet=True))
 
 
 def test_limits_may_change(runs):
-    recipe, new = resumed(runs, train={"out": str(runs[0]), "max_steps": 99, "patience": 3})
-    assert new is None
+    recipe, _, resumes = resumed(runs, train={"out": str(runs[0]), "max_steps": 99, "patience": 3})
+    assert resumes
     assert (recipe.train.max_steps, recipe.train.patience) == (99, 3)
 
 
 def test_the_same_recipe_may_be_given_again(runs, recipe):
-    assert resumed(runs, **at(recipe, runs[0])).record is None
+    assert resumed(runs, **at(recipe, runs[0])).resumes
 
 
 @pytest.mark.parametrize(
@@ -250,12 +252,12 @@ def test_a_changed_corpus_is_refused(recipe, tmp_path):
     train(values, Console(quiet=True))
     with Path(files[1]).open("a") as stream:
         stream.write("noch eine Zeile\n")
-    with pytest.raises(InputError, match="no longer the file") as caught:
+    with pytest.raises(InputError, match="has changed since training started") as caught:
         train(values, Console(quiet=True))
     assert files[1] in str(caught.value)
     assert files[0] not in str(caught.value)
     os.remove(files[1])
-    with pytest.raises(InputError, match="is gone; training began with it"):
+    with pytest.raises(InputError, match="is missing; this training started with it"):
         train(values, Console(quiet=True))
 
 
@@ -264,14 +266,14 @@ def test_separate_vocabularies_go_on_with_the_same_words(recipe, tmp_path):
     values["tokens"]["joint"] = False
     values["model"]["tie"] = "all"
     train(values, Console(quiet=True))
-    assert prepare_recipe(values, Console(quiet=True)).record is None
+    assert resolve_run(values, Console(quiet=True)).resumes
 
 
 def test_two_trainings_in_one_folder_are_refused(recipe, tmp_path):
-    plan = prepare_recipe(at(recipe, tmp_path / "m", max_steps=2), Console(quiet=True))
-    with plan.begun(), pytest.raises(InputError, match="another process is training there"):
+    run = resolve_run(at(recipe, tmp_path / "m", max_steps=2), Console(quiet=True))
+    with lock_run(run), pytest.raises(InputError, match="another process is training there"):
         train(at(recipe, tmp_path / "m"), Console(quiet=True))
-    with pytest.raises(InputError, match="another training was begun there"), plan.begun():
+    with pytest.raises(InputError, match="another training has just started there"), lock_run(run):
         pass
     train(at(recipe, tmp_path / "m", max_steps=2), Console(quiet=True))
     assert (tmp_path / "m" / "model.safetensors").exists()

@@ -15,8 +15,8 @@ from undivided.core.console import Console
 from undivided.core.errors import InputError, UndividedError
 from undivided.core.files import sha256_of
 from undivided.training import checkpoint
-from undivided.training.distributed import Group
-from undivided.training.loop import MOST_ROLLBACKS, Trainer, prepare_run, train
+from undivided.training.loop import MAX_ROLLBACKS, Trainer, train
+from undivided.training.prepare import prepare
 from undivided.training.replay import verify_resume
 from undivided.training.tasks.contract import BatchLoss
 from undivided.training.tasks.translation import TranslationTask
@@ -117,9 +117,11 @@ def test_before_the_first_checkpoint_it_goes_back_to_the_beginning(recipe, tmp_p
 
 def test_when_no_rate_helps_it_is_said_and_the_checkpoints_stay(recipe, tmp_path, monkeypatch):
     spoiled(monkeypatch, lambda trainer: trainer.state.step >= 4)
-    with pytest.raises(UndividedError, match=r"losses or gradients are still not finite: begin anew with a lower train\.rate"):
+    with pytest.raises(
+        UndividedError, match=r"losses or gradients are still not finite after 8 rollbacks .* start over with a lower train\.rate"
+    ):
         train(at(recipe, tmp_path / "run", max_skipped=1), QUIET)
-    assert len(events(tmp_path / "run", "rollback")) == MOST_ROLLBACKS
+    assert len(events(tmp_path / "run", "rollback")) == MAX_ROLLBACKS
     assert checkpoint.newest(tmp_path / "run" / "training" / "checkpoints", QUIET).state["step"] == 4
 
 
@@ -160,9 +162,8 @@ def scarce(monkeypatch, most, error=GPU):
 
 
 def trainer_at(recipe, out):
-    plan = prepare_run(at(recipe, out), QUIET, Group())
-    with plan.begun():
-        trainer = Trainer(plan.recipe, plan.folder.parent, QUIET)
+    with prepare(at(recipe, out), QUIET) as prepared:
+        trainer = Trainer(prepared, QUIET)
     trainer.model.train()
     return trainer
 
@@ -173,9 +174,9 @@ def test_a_batch_that_does_not_fit_is_cut_with_the_same_gradient(recipe, tmp_pat
     changed = {"model": recipe["model"] | {"dropout": 0.0}, "train": recipe["train"] | {"precision": "float32"}}
     trainer = trainer_at(recipe | changed, tmp_path / "run")
     batches = [next(trainer.task.stream.plans())[0] for _ in range(2)]
-    expected = trainer.workers.gradient(3, batches, 0)
+    expected = trainer.run.workers.gradient(3, batches, 0)
     scarce(monkeypatch, 60, error)
-    found = trainer.workers.gradient(3, batches, 0)
+    found = trainer.run.workers.gradient(3, batches, 0)
     assert expected.fits == 0
     assert 0 < found.fits <= 60
     assert (found.tokens, found.loss) == (expected.tokens, pytest.approx(expected.loss, rel=1e-6))
@@ -187,8 +188,8 @@ def test_the_size_that_fits_is_found_before_the_first_step_and_remembered(recipe
     said = io.StringIO()
     tried = scarce(monkeypatch, 60)
     run = train(at(recipe, tmp_path / "run", max_steps=4), Console(stream=said))
-    assert said.getvalue().count("step 0: memory did not suffice for a batch") == 1
-    assert "memory did not suffice" not in said.getvalue().split("step 0:")[1].split("\n", 1)[1]
+    assert said.getvalue().count("step 0: out of memory for a batch") == 1
+    assert "out of memory" not in said.getvalue().split("step 0:")[1].split("\n", 1)[1]
     fits = state_at(run, 4)["fits"]
     assert 0 < fits <= 60
     tried.clear()
@@ -200,7 +201,7 @@ def test_the_size_that_fits_is_found_before_the_first_step_and_remembered(recipe
 
 def test_one_pair_that_does_not_fit_ends_training(recipe, tmp_path, monkeypatch):
     scarce(monkeypatch, 1)
-    with pytest.raises(UndividedError, match=r"does not suffice for one pair.*data\.max_length"):
+    with pytest.raises(UndividedError, match=r"out of memory for one pair of \d+ and \d+ subwords: .*data\.max_length"):
         train(at(recipe, tmp_path / "run"), QUIET)
 
 
@@ -211,7 +212,7 @@ def test_the_longest_batch_is_tried_first_and_changes_no_number(recipe, whole, t
         patch.setattr(TranslationTask, "loss", lambda self, batch: (sizes.append(batch.src.shape[1]), loss(self, batch))[1])
         again = train(at(recipe, tmp_path / "again"), QUIET)
     assert sizes[0] >= max(sizes) - 2
-    monkeypatch.setattr(Trainer, "_rehearse", lambda self: None)
+    monkeypatch.setattr(Trainer, "_probe_memory", lambda self: None)
     without = train(at(recipe, tmp_path / "without"), QUIET)
     assert weights_at(whole, 8) == weights_at(again, 8) == weights_at(without, 8)
 
@@ -232,10 +233,10 @@ def test_any_number_of_threads_makes_the_same_run(recipe, tmp_path):
     assert [e["loss"] for e in events(runs[0], "step")] == [e["loss"] for e in events(runs[1], "step")]
 
 
-def test_a_run_keeps_the_parts_it_was_begun_with(recipe, tmp_path):
+def test_a_run_keeps_the_micro_batches_it_started_with(recipe, tmp_path):
     train(at(recipe, tmp_path / "run", threads=2, max_steps=1), QUIET)
-    plan = prepare_run({"train": {"out": str(tmp_path / "run"), "threads": 1}}, QUIET, Group())
-    assert plan.recipe.batches.parts == 2
+    with prepare({"train": {"out": str(tmp_path / "run"), "threads": 1}}, QUIET) as prepared:
+        assert prepared.recipe.batches.parts == 2
     torch.set_num_threads(1)
 
 
@@ -280,9 +281,9 @@ def test_verify_resume_proves_it_on_a_run(run, whole, tmp_path):
     before = sorted((str(path), sha256_of(path)) for path in whole.rglob("*") if path.is_file())
     result = run("train", "--out", whole, "--verify-resume", "--quiet")
     assert result.code == 0, result.err
-    assert "steps 5 to 8 taken again: 2 log lines, " in result.out
-    assert "the same to the last bit" in result.out
-    assert "taken again: 1 log line: the same" in run("train", "--out", whole, "--verify-resume", "3", "--quiet").out
+    assert "steps 5 to 8 replayed: 2 log lines, " in result.out
+    assert "identical to the last bit" in result.out
+    assert "replayed: 1 log line: identical" in run("train", "--out", whole, "--verify-resume", "3", "--quiet").out
     assert sorted((str(path), sha256_of(path)) for path in whole.rglob("*") if path.is_file()) == before
 
 
@@ -294,19 +295,19 @@ def test_verify_resume_tells_a_difference(recipe, whole, tmp_path, monkeypatch):
     with pytest.raises(UndividedError, match="step 6: logged: loss was"):
         verify_resume(values, 0, QUIET)
     load = TranslationTask.load
-    monkeypatch.setattr(TranslationTask, "load", lambda self, shard: load(self, shard[::-1]))
+    monkeypatch.setattr(TranslationTask, "load", lambda self, draws: load(self, draws[::-1]))
     shutil.copy(whole / "training" / "log.jsonl", log)
-    with pytest.raises(UndividedError, match="NOT the same") as caught:
+    with pytest.raises(UndividedError, match="NOT identical") as caught:
         verify_resume(values, 0, QUIET)
     assert "model: " in str(caught.value)
 
 
 def test_verify_resume_needs_a_run_with_two_checkpoints(recipe, whole, tmp_path):
-    with pytest.raises(InputError, match="no training was begun there"):
+    with pytest.raises(InputError, match="holds no training"):
         verify_resume(at(recipe, tmp_path / "none"), 0, QUIET)
     copied = shutil.copytree(whole, tmp_path / "run")
     shutil.rmtree(copied / "training" / "checkpoints" / "step-000000004")
-    with pytest.raises(InputError, match="two whole checkpoints are needed"):
+    with pytest.raises(InputError, match="two complete checkpoints are needed"):
         verify_resume({"train": {"out": str(copied)}}, 0, QUIET)
 
 
@@ -319,12 +320,12 @@ def test_a_changed_corpus_is_refused_with_what_changed(recipe, tmp_path):
     Path(files[1]).write_text(Path(files[1]).read_text().replace("Hund", "Band"))
     with pytest.raises(InputError, match="another training") as caught:
         train(values, QUIET)
-    assert f"{files[0]} is no longer the file that training began with: it had {size} bytes, now {size + 9}" in str(caught.value)
-    assert f"{files[1]} is no longer the file that training began with: other bytes" in str(caught.value)
+    assert f"{files[0]} has changed since training started: it had {size} bytes, now {size + 9}" in str(caught.value)
+    assert f"{files[1]} has changed since training started: same size, other content" in str(caught.value)
 
 
 def test_there_is_nothing_to_verify_where_no_training_was_begun(run, tmp_path):
     for arguments in (["--out", tmp_path / "none"], []):
         result = run("train", "--verify-resume", *arguments)
         assert result.code == 2
-        assert "no training was begun there" in result.err
+        assert "holds no training" in result.err

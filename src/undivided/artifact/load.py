@@ -137,7 +137,7 @@ def _read_contents(folder: str | Path) -> _Contents:
     if contents.sizes != vocabulary:
         raise InputError(f"{folder}: the subword models have {contents.sizes} tokens, but config.json says {vocabulary}")
     if recipe.model.kind in PAIRED and SHORTLIST in parts:
-        contents = contents._replace(shortlist=_read_shortlist(current / SHORTLIST, *contents.sizes))
+        contents = contents._replace(shortlist=read_shortlist(current / SHORTLIST, *contents.sizes))
     contents.unchanged_folder()
     return contents
 
@@ -194,7 +194,8 @@ def _read_config(folder: Path) -> tuple[Recipe, object, dict[str, Any]]:
         raise InputError(f"{folder}: config.json is damaged: {type(error).__name__}: {error}") from None
 
 
-def _read_shortlist(path: Path, source: int, target: int) -> Shortlist:
+def read_shortlist(path: Path, source: int, target: int) -> Shortlist:
+    """The shortlist that a file holds, for vocabularies of these sizes."""
     try:
         tensors = safetensors.numpy.load_file(path)
     except (SafetensorError, OSError, ValueError, TypeError, KeyError, AttributeError) as error:

@@ -36,9 +36,9 @@ def run_plan(options: argparse.Namespace) -> None:
         )
     from undivided.nn.device import use_threads
     from undivided.training.plan import make_plan, measure, report
-    from undivided.training.prepare import foreseen
+    from undivided.training.recipe import preview_recipe
 
-    recipe = foreseen(values, Console())
+    recipe = preview_recipe(values, Console())
 
     use_threads(recipe.train.threads)
     plan = make_plan(recipe, options.length)

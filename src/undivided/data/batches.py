@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, fields
+from typing import ClassVar, Protocol, Self
 
 import numpy as np
 import torch
@@ -18,39 +19,95 @@ from undivided.data.store import SampledStore, Store
 
 
 @dataclass(frozen=True)
-class Batch:
+class Batch(ABC):
+    """Examples that are learned from at once: tensors whose first dimension numbers the examples."""
+
+    memory_advice: ClassVar[str]
+    """What helps where not even one example fits into memory."""
+
+    def _tensors(self) -> list[Tensor]:
+        return [getattr(self, item.name) for item in fields(self)]
+
+    def __len__(self) -> int:
+        return len(self._tensors()[0])
+
+    @property
+    def size(self) -> int:
+        """Elements of the largest tensor, padding included; of text these are the tokens that the budget counts."""
+        return max(tensor.numel() for tensor in self._tensors())
+
+    def to(self, device: torch.device) -> Self:
+        """The same batch on another device; the copy overlaps with work where the memory is pinned."""
+        if device.type == "cpu":
+            return self
+        pinned = [tensor.pin_memory() if device.type == "cuda" else tensor for tensor in self._tensors()]
+        return type(self)(*(tensor.to(device, non_blocking=True) for tensor in pinned))
+
+    def split(self) -> tuple[Self, Self]:
+        """Two halves, for when the whole does not fit into memory."""
+        half, tensors = len(self) // 2, self._tensors()
+        return type(self)(*(tensor[:half] for tensor in tensors)), type(self)(*(tensor[half:] for tensor in tensors))
+
+    @abstractmethod
+    def describe_example(self) -> str:
+        """One example in words, for a message."""
+
+
+@dataclass(frozen=True)
+class PairBatch(Batch):
     """Pairs as padded ids. `tgt_in` is `tgt_out` shifted right behind `<s>`. [paper 3.1]"""
 
     src: Tensor  # B S
     tgt_in: Tensor  # B T
     tgt_out: Tensor  # B T
 
+    memory_advice = "train a smaller model, or start over with a lower data.max_length"
+
     @property
     def src_mask(self) -> Tensor:
         """True where a source token is real."""
         return self.src != PAD
 
-    def to(self, device: torch.device) -> Batch:
-        """The same batch on another device; the copy overlaps with work where the memory is pinned."""
-        if device.type == "cpu":
-            return self
-        pinned = [part.pin_memory() if device.type == "cuda" else part for part in (self.src, self.tgt_in, self.tgt_out)]
-        return Batch(*(part.to(device, non_blocking=True) for part in pinned))
+    def repeat(self) -> PairBatch:
+        """All pairs, and below them the same again."""
+        return PairBatch(*(torch.cat([part, part]) for part in (self.src, self.tgt_in, self.tgt_out)))
+
+    def describe_example(self) -> str:
+        """Both lengths of a pair."""
+        return f"one pair of {self.src.shape[1]} and {self.tgt_out.shape[1]} subwords"
+
+
+@dataclass(frozen=True)
+class TextBatch(Batch):
+    """Texts as padded ids, and what is to be predicted: a token at each place (`<pad>` is none), or a class for each text."""
+
+    tokens: Tensor  # B T
+    labels: Tensor  # B T or B
+
+    memory_advice = "train a smaller model, or start over with a lower data.max_length"
 
     @property
-    def size(self) -> int:
-        """Tokens of the wider side, padding included: what the budget counts."""
-        return max(self.src.numel(), self.tgt_out.numel())
+    def mask(self) -> Tensor:
+        """True where a token is real."""
+        return self.tokens != PAD
 
-    def twice(self) -> Batch:
-        """All pairs, and below them the same."""
-        return Batch(*(torch.cat([part, part]) for part in (self.src, self.tgt_in, self.tgt_out)))
+    def describe_example(self) -> str:
+        """The length of a text."""
+        return f"one text of {self.tokens.shape[1]} subwords"
 
-    def split(self) -> tuple[Batch, Batch]:
-        """Two halves, for when the whole does not fit into memory."""
-        half = len(self.src) // 2
-        first = Batch(self.src[:half], self.tgt_in[:half], self.tgt_out[:half])
-        return first, Batch(self.src[half:], self.tgt_in[half:], self.tgt_out[half:])
+
+@dataclass(frozen=True)
+class ImageBatch(Batch):
+    """Images, and for each the number of its class or the padded ids of its caption."""
+
+    images: Tensor  # B C Y X
+    labels: Tensor  # B or B T
+
+    memory_advice = "train a smaller model, or start over with smaller images or larger patches (model.patch)"
+
+    def describe_example(self) -> str:
+        """The size of an image."""
+        return f"one image of {self.images.shape[2]} × {self.images.shape[3]} pixels"
 
 
 def pad_rows(rows: Sequence[Sequence[int] | np.ndarray]) -> Tensor:
@@ -62,17 +119,17 @@ def pad_rows(rows: Sequence[Sequence[int] | np.ndarray]) -> Tensor:
     return torch.from_numpy(table)
 
 
-def make_batch(sources: Sequence[Sequence[int] | np.ndarray], targets: Sequence[Sequence[int] | np.ndarray]) -> Batch:
+def make_batch(sources: Sequence[Sequence[int] | np.ndarray], targets: Sequence[Sequence[int] | np.ndarray]) -> PairBatch:
     """A batch from rows of ids, each closed by `</s>`."""
     tgt_out = pad_rows(targets)
     tgt_in = tgt_out.roll(1, dims=1)
     tgt_in[:, 0] = BOS
     ends = torch.tensor([len(row) for row in targets])
     tgt_in[torch.arange(tgt_in.shape[1]) >= ends[:, None]] = PAD
-    return Batch(pad_rows(sources), tgt_in, tgt_out)
+    return PairBatch(pad_rows(sources), tgt_in, tgt_out)
 
 
-def shuffled(places: np.ndarray, size: int, *key: int) -> np.ndarray:
+def permute(places: np.ndarray, size: int, *key: int) -> np.ndarray:
     """Where a keyed permutation of `range(size)` sends `places`, without holding the permutation in memory.
 
     A Feistel network permutes the next power of four; what falls outside walks on until it is inside.
@@ -95,7 +152,7 @@ def shuffled(places: np.ndarray, size: int, *key: int) -> np.ndarray:
 
 @dataclass
 class StreamPosition:
-    """Where in the endless stream of batches training is: it can go on from any of them."""
+    """Where in the endless stream of batches training is; it can resume at any of them."""
 
     epoch: int = 0
     pool: int = 0
@@ -103,7 +160,7 @@ class StreamPosition:
 
 
 class Examples(Protocol):
-    """What can be put into batches: so many of each corpus, how often each counts, how long each is."""
+    """What can be put into batches: how many examples a corpus has, how often each counts, how long each is."""
 
     @property
     def corpora(self) -> list[int]:
@@ -116,7 +173,7 @@ class Examples(Protocol):
     def __len__(self) -> int: ...
 
     def draws(self, places: np.ndarray, epoch: int) -> np.ndarray:
-        """What some examples are called in an epoch."""
+        """The numbers that some examples go by in an epoch."""
 
     def lengths(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Source and target lengths of some draws."""
@@ -130,7 +187,7 @@ class BatchStream:
         self.place = place if place is not None else StreamPosition()
         self._sizes = [round(count * weight) for count, weight in zip(store.corpora, store.weights, strict=True)]
         if not sum(self._sizes):
-            raise InputError("the weights of the corpora leave no pair to train on")
+            raise InputError("the weights of the corpora (data.train) leave no pair to train on; raise one of them")
         self.pools = -(-sum(self._sizes) // config.pool)
 
     def plans(self) -> Iterator[tuple[np.ndarray, StreamPosition]]:
@@ -174,7 +231,7 @@ class BatchStream:
         """The pairs of a pool: a slice of the epoch's permutation over all corpora, each as often as its weight says."""
         total = sum(self._sizes)
         slots = np.arange(pool * self.config.pool, min((pool + 1) * self.config.pool, total))
-        slots = shuffled(slots, total, self.seed, epoch)
+        slots = permute(slots, total, self.seed, epoch)
         result = np.empty_like(slots)
         start = first = 0
         for number, (count, size) in enumerate(zip(self.store.corpora, self._sizes, strict=True)):
@@ -182,7 +239,7 @@ class BatchStream:
             for turn in range(-(-size // count) if count else 0):
                 turn_slots = here & ((slots - start) // max(count, 1) == turn)
                 inside = (slots[turn_slots] - start) % count
-                result[turn_slots] = first + shuffled(inside, count, self.seed, epoch, number, turn)
+                result[turn_slots] = first + permute(inside, count, self.seed, epoch, number, turn)
             start, first = start + size, first + count
         return result
 
@@ -201,6 +258,6 @@ def budget_bounds(source: np.ndarray, target: np.ndarray, budget: int) -> list[t
     return bounds
 
 
-def load_batch(store: Store | SampledStore, places: np.ndarray) -> Batch:
+def load_batch(store: Store | SampledStore, places: np.ndarray) -> PairBatch:
     """The batch of some pairs."""
     return make_batch(store.rows(0, places), store.rows(1, places))

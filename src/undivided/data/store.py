@@ -5,22 +5,25 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
 from undivided.config import CorpusFiles, DataConfig, TokensConfig
 from undivided.core.errors import InputError
-from undivided.core.files import build_folder, read_json, sha256_of
+from undivided.core.files import build_folder, read_json
 from undivided.core.random import mix_bits, random_bits
-from undivided.data.corpus import CorpusReport, Pair, corpus_name, read_pairs
+from undivided.data.corpus import CorpusReport, corpus_digests, corpus_name, read_pairs
 from undivided.data.subwords import Tokenizer
 
 STORE_VERSION = 1
+
+Item = TypeVar("Item")
 
 
 class Store:
@@ -45,7 +48,7 @@ class Store:
         return sum(self.corpora)
 
     def draws(self, places: np.ndarray, epoch: int) -> np.ndarray:
-        """What some pairs are called in an epoch: the same in all."""
+        """The numbers that some pairs go by in an epoch: the same in all."""
         return places
 
     def lengths(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -65,10 +68,10 @@ class Store:
 
 
 class SampledStore:
-    """A store whose texts are segmented anew in every epoch, a function of (seed, epoch, pair) alone: subword sampling.
+    """A store whose texts are segmented differently in every epoch, a function of (seed, epoch, pair) alone: subword sampling.
 
-    What it numbers are draws: the pairs of epoch 0, then those of epoch 1, and so on. So the lengths that batches are
-    made by are those of the very subwords that they will hold.
+    Its numbers are draws: the pairs of epoch 0, then those of epoch 1, and so on. So batches are made by the lengths of the
+    very subwords that they will hold.
     """
 
     def __init__(self, store: Store, tokenizer: Tokenizer, config: TokensConfig, seed: int) -> None:
@@ -81,7 +84,7 @@ class SampledStore:
         return len(self.store)
 
     def draws(self, places: np.ndarray, epoch: int) -> np.ndarray:
-        """What some pairs are called in an epoch."""
+        """The numbers that some pairs go by in an epoch."""
         return places + epoch * len(self)
 
     def lengths(self, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -95,11 +98,14 @@ class SampledStore:
         return self._subwords[side].sample(rows, self.config, mix_bits(draws.astype(np.uint64) + self._seeds[side]))
 
 
-def store_key(corpora: Sequence[CorpusFiles], tokenizer: Tokenizer, config: DataConfig) -> str:
-    """A name that changes with anything that would change the ids."""
+def store_key(
+    corpora: Sequence[CorpusFiles], tokenizer: Tokenizer, config: DataConfig, digests: Mapping[str, str] | None = None
+) -> str:
+    """A name that changes with anything that would change the ids; `digests` are those of the files, where they are known."""
+    digests = corpus_digests(corpora) if digests is None else digests
     facts = {
         "version": STORE_VERSION,
-        "files": [[sha256_of(path) for path in (files.source, files.target) if path] for files in corpora],
+        "files": [[digests[path] for path in (files.source, files.target) if path] for files in corpora],
         "weights": [files.weight for files in corpora],
         "models": [hashlib.sha256(side.model).hexdigest() for side in (tokenizer.source, tokenizer.target)],
         "limits": [config.max_chars, config.max_length, config.on_bad_line],
@@ -113,9 +119,10 @@ def open_store(
     tokenizer: Tokenizer,
     config: DataConfig,
     advance: Callable[[int], None] = lambda count: None,
+    digests: Mapping[str, str] | None = None,
 ) -> Store:
-    """The token store of some corpora: the one that is there if nothing changed and it is whole, else built anew."""
-    folder = parent / f"store-{store_key(corpora, tokenizer, config)}"
+    """The token store of some corpora: read if it is there, complete and of the same content, else built."""
+    folder = parent / f"store-{store_key(corpora, tokenizer, config, digests)}"
     with suppress(InputError, OSError, ValueError, KeyError, TypeError):
         return Store(folder)
     with build_folder(folder) as building:
@@ -157,9 +164,9 @@ def _build(
     (folder / "store.json").write_text(json.dumps(facts))
 
 
-def chunks(pairs: Iterable[Pair], size: int) -> Iterator[list[Pair]]:
-    """Lists of at most `size` pairs."""
-    iterator = iter(pairs)
+def chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Lists of at most `size` items."""
+    iterator = iter(items)
     while chunk := list(islice(iterator, size)):
         yield chunk
 

@@ -15,7 +15,7 @@ from undivided.config import SearchConfig
 from undivided.core.console import plural
 from undivided.core.errors import InputError
 from undivided.core.ids import EOS
-from undivided.data.batches import Batch, make_batch
+from undivided.data.batches import PairBatch, make_batch
 from undivided.data.subwords import SPACE_MARK, Subwords, to_one_line
 from undivided.inference.hypothesis import length_penalty
 from undivided.look.beam import search_with_tree
@@ -146,7 +146,7 @@ def _use(owner: nn.Module, in_encoder: bool) -> Use:
     return "encoder" if in_encoder else "decoder"
 
 
-def record_pass(model: Seq2Seq, batch: Batch) -> Recording:
+def record_pass(model: Seq2Seq, batch: PairBatch) -> Recording:
     """Record one teacher-forced pass."""
     recording = Recording(cast(nn.Module, model))
     with attention_hook(recording):
@@ -155,7 +155,7 @@ def record_pass(model: Seq2Seq, batch: Batch) -> Recording:
     return recording
 
 
-def _steps(model: Seq2Seq, recording: Recording, batch: Batch, subwords: Subwords) -> tuple[tuple[Step, ...], float]:
+def _steps(model: Seq2Seq, recording: Recording, batch: PairBatch, subwords: Subwords) -> tuple[tuple[Step, ...], float]:
     """The prediction at each position, by the model and by each of its layers; the log-probability of the whole target."""
     read, written = batch.tgt_in[0].tolist(), batch.tgt_out[0].tolist()
     scores = F.linear(recording.states[0], model.output_weight).float().log_softmax(dim=-1)  # T V

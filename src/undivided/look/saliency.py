@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from undivided.data.batches import Batch
+from undivided.data.batches import PairBatch
 from undivided.look.result import Numbers, to_readonly_array
 from undivided.models import Seq2Seq
 
@@ -31,7 +31,7 @@ class EmbeddingLeaves:
         return leaf
 
 
-def compute_saliency(model: Seq2Seq, batch: Batch) -> tuple[Numbers, Numbers]:
+def compute_saliency(model: Seq2Seq, batch: PairBatch) -> tuple[Numbers, Numbers]:
     """`T S` and `T T`: the gradient of each written token's log-probability × the embedding of each token read.
 
     To first order, how much that log-probability falls if the embedding is scaled to zero; positive supports the token.

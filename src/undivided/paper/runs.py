@@ -13,23 +13,23 @@ from undivided.config.settings import Values, as_values
 from undivided.core.console import Console
 from undivided.core.errors import InputError
 from undivided.training.loop import Stopped, train
-from undivided.training.prepare import prepare_recipe
+from undivided.training.recipe import resolve_run
 
 
 def train_or_load(values: Values, console: Console) -> Path:
-    """The model folder of a recipe: trained now, gone on with, or found complete."""
-    prepared = prepare_recipe(values, Console(quiet=True))
-    if prepared.record is None and is_complete(prepared.recipe):
-        console.say(f"{prepared.recipe.train.out}: trained already")
-        return prepared.folder.parent
+    """The model folder of a recipe: trained now, resumed, or found complete."""
+    run = resolve_run(values, Console(quiet=True))
+    if run.resumes and is_complete(run.recipe):
+        console.say(f"{run.recipe.train.out}: trained already")
+        return run.folder.parent
     try:
         return train(values, console)
     except Stopped as stopped:
-        raise stopped.said(f"stopped and saved in {prepared.recipe.train.out}; run the same command again to go on") from None
+        raise stopped.with_message(f"stopped and saved in {run.recipe.train.out}; run the same command again to resume") from None
 
 
 def is_complete(recipe: Recipe) -> bool:
-    """Whether a training came to its end, and would not go on under this recipe."""
+    """Whether a training came to its end, and would not continue under this recipe."""
     final = [event for event in read_log(Path(recipe.train.out)) if event["event"] == "final"]
     if not final:
         return False

@@ -18,10 +18,10 @@ from undivided.core.errors import InputError, UndividedError
 from undivided.nn.device import choose_device
 
 BUCKET = 1 << 24
-"""Elements that are sent at once: few calls, and little memory beside the gradients."""
+"""Elements of one all-reduce: few calls, and little memory beside the gradients."""
 
 PATIENCE = timedelta(hours=12)
-"""How long a process waits for another: one that validates may take long. torchrun itself notices one that died."""
+"""How long a process waits for another: validation may take long. torchrun itself notices one that died."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Group:
         return self.rank == 0
 
     def all_reduce_sum(self, tensors: Sequence[Tensor]) -> None:
-        """In place, the sums over all processes, of like tensors in each."""
+        """In place, the sums of tensors over all processes; each has tensors of the same shapes."""
         if self.size == 1:
             return
         for bucket in _buckets(tensors):
@@ -63,11 +63,11 @@ class Group:
         return tensor.tolist()
 
     def broadcast_values(self, *numbers: float) -> list[float]:
-        """The numbers of the process that leads."""
+        """The numbers of the main process."""
         return self.sum_values(*(number if self.is_main else 0.0 for number in numbers))
 
     def broadcast(self, tensors: Sequence[Tensor]) -> None:
-        """In place, the tensors of the process that leads."""
+        """In place, the tensors of the main process."""
         if self.size > 1:
             for tensor in tensors:
                 dist.broadcast(tensor, 0)
@@ -77,9 +77,9 @@ class Group:
         self.sum_values(0.0)
 
     def leave(self) -> None:
-        """When all are here, take leave of them: torchrun takes the first that goes for one that died.
+        """Leave the process group when all processes are here: torchrun takes the first that ends early for one that died.
 
-        Only where all is well. To take leave of a process that has gone would take long.
+        Only after success: waiting for a process that has died would take long.
         """
         if self.size > 1:
             self.wait()
@@ -87,7 +87,7 @@ class Group:
 
 
 def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-    """Tensors of one type, so many at a time as make up a bucket."""
+    """Tensors of one type, grouped so that each group fills a bucket."""
     bucket: list[Tensor] = []
     for tensor in tensors:
         if bucket and (bucket[0].dtype != tensor.dtype or sum(each.numel() for each in bucket) + tensor.numel() > BUCKET):
@@ -100,7 +100,7 @@ def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
 
 @contextmanager
 def join_processes(device: str) -> Iterator[Group]:
-    """The processes that torchrun has started, this one among them; alone if it has not."""
+    """Join the processes that torchrun has started; without torchrun, a group of one."""
     size = _env_int("WORLD_SIZE", 1)
     if size == 1:
         yield Group(device=choose_device(device))
@@ -117,12 +117,12 @@ def join_processes(device: str) -> Iterator[Group]:
     try:
         yield group
     except RuntimeError as error:
-        if not _is_loss_of_another(error):
+        if not _is_lost_peer(error):
             raise
         how = str(error).splitlines()[0].rpartition(": ")[2]
         raise UndividedError(
-            f"another process of this training has gone ({how}). The last checkpoint is whole; "
-            "`torchrun --max-restarts N` goes on from it by itself"
+            f"another process of this training has died ({how}). The last checkpoint is complete; "
+            "`torchrun --max-restarts N` resumes from it by itself"
         ) from None
     group.leave()
 
@@ -141,7 +141,7 @@ def _local_device(name: str) -> torch.device:
 
 
 def _store(rank: int, size: int) -> dist.Store:
-    """Where processes find each other. One that torchrun keeps outlives a restart, so each attempt has names of its own."""
+    """Where processes find each other. A store that torchrun keeps outlives a restart, so each attempt has its own prefix."""
     served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     host, port = os.environ.get("MASTER_ADDR", "localhost"), _env_int("MASTER_PORT")
     store = dist.TCPStore(host, port, size, is_master=rank == 0 and not served, timeout=timedelta(minutes=5))
@@ -155,23 +155,23 @@ def _env_int(name: str, default: int | None = None) -> int:
     return int(text)
 
 
-def _is_loss_of_another(error: RuntimeError) -> bool:
+def _is_lost_peer(error: RuntimeError) -> bool:
     words = ("peer", "Connection", "Broken pipe", "Socket", "NCCL", "Gloo")
     return isinstance(error, dist.DistError) or any(word in str(error) for word in words)
 
 
 def local_rows(tensor: Tensor) -> Tensor:
-    """Of a tensor whose rows are cut over processes (a DTensor), those of this one; all of any other tensor."""
+    """This process's rows of a tensor that is cut over processes (a DTensor); all rows of any other tensor."""
     return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
 def full_tensor(tensor: Tensor) -> Tensor:
-    """All rows of a tensor, gathered from all processes, which must all ask for it."""
+    """All rows of a tensor, gathered from all processes, which must all call this."""
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
 def shard_like(rows: Tensor, parameter: Tensor) -> Tensor:
-    """Own rows as a tensor that is cut like a parameter."""
+    """Local rows as a tensor that is cut over processes like a parameter."""
     if not hasattr(parameter, "device_mesh") or not rows.dim():
         return rows
     # Slow to import, and needed only here.

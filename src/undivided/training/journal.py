@@ -1,4 +1,4 @@
-"""What a run counts and writes down as it goes. [paper 5]"""
+"""The counters of a run, and its log file. [paper 5]"""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Meter:
 
 @dataclass
 class RunState:
-    """The counters of a run. All but the seconds are the same however often it was stopped."""
+    """The counters of a run. All but the seconds are the same however often it was stopped. Checkpoints hold these names."""
 
     step: int = 0
     place: StreamPosition = field(default_factory=StreamPosition)
@@ -58,19 +58,19 @@ class RunState:
     best_step: int = 0
     since_best: int = 0
     skipped: int = 0
-    """Steps in a row, up to now, whose loss or gradient was not finite."""
+    """Steps in a row, up to this one, whose loss or gradient was not finite."""
     skipped_in_all: int = 0
     rollbacks: int = 0
     rate_factor: float = 1.0
     """Halved at each rollback."""
     fits: int = 0
-    """Tokens of the largest batch that memory was found to suffice for; 0 is no limit."""
+    """Size of the largest batch that is known to fit into memory; 0 is no limit."""
     meter: Meter = field(default_factory=Meter)
     """Sums since the last log line."""
 
     @property
     def at_this_pace(self) -> float:
-        """Seconds that all steps so far would have taken at the pace of the last: the others may have run beside other work."""
+        """Seconds that all steps so far would take at the recent pace: earlier ones may have run beside other work."""
         return self.target_tokens / self.meter.rate if self.meter.tokens else self.seconds
 
     @classmethod
@@ -81,7 +81,7 @@ class RunState:
 
 
 class Log:
-    """Every logged number as a line of JSON, and for TensorBoard where asked."""
+    """The log: a line of JSON for each event, and TensorBoard where asked."""
 
     def __init__(self, folder: Path | None, tensorboard: bool) -> None:
         self.path = folder / "log.jsonl" if folder is not None else None
@@ -97,7 +97,7 @@ class Log:
             self.board = SummaryWriter(folder / "tensorboard")
 
     def write(self, event: str, state: RunState, **numbers: float | str) -> None:
-        """Add one line; nothing where another process logs."""
+        """Add one line; nothing in a process that is not the main one."""
         if self.path is None:
             return
         line = {"event": event, "step": state.step, "epoch": state.place.epoch, "seconds": round(state.seconds, 3)}
@@ -119,8 +119,8 @@ def _close_last_line(path: Path) -> None:
                 stream.write(b"\n")
 
 
-def logged(folder: Path) -> dict[int, dict[str, Any]]:
-    """The numbers that a run logged of its steps, by step; of a step that was taken again, the last."""
+def read_logged_steps(folder: Path) -> dict[int, dict[str, Any]]:
+    """What a run logged of its steps, by step; of a step that was taken twice, the last."""
     found = {}
     for line in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines():
         with suppress(ValueError):

@@ -1,4 +1,4 @@
-"""Proof on a run of one's own that going on from a checkpoint is the same run: some steps taken again, compared bit for bit."""
+"""Proof on your own run that resuming changes nothing: some steps replayed from a checkpoint and compared bit for bit."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from undivided.nn.device import choose_device
 from undivided.training import checkpoint
 from undivided.training.checkpoint import Checkpoint
 from undivided.training.distributed import Group
-from undivided.training.journal import Meter, logged
-from undivided.training.loop import Trainer, prepare_run
-from undivided.training.prepare import device_of
+from undivided.training.journal import Meter, read_logged_steps
+from undivided.training.loop import Trainer
+from undivided.training.prepare import prepare
+from undivided.training.resume import record_path, requested_device
 
 TIMED = {"seconds", "tokens_per_second"}
 VALIDATED = {"best", "best_step", "since_best"}
-"""What differs between any two runs, and what only validation finds, which is not repeated."""
+"""What differs between any two runs, and what only validation sets, which is not replayed."""
 
 
 def verify_resume(values: Values, steps: int = 0, console: Console | None = None) -> str:
-    """Take the steps after the last checkpoint but one again, up to the last or only so many; what was compared.
+    """Replay the steps from the last checkpoint but one to the last, or only so many; returns what was compared.
 
     Nothing is written. A difference is an error that names it.
     """
     console = console or Console()
-    group = Group(device=choose_device(device_of(values)))
+    group = Group(device=choose_device(requested_device(values)))
     out = values.get("train", {}).get("out", "")
-    if not (Path(out) / "training" / "recipe.json").exists():
-        raise InputError(f"{out or '--out'}: no training was begun there, so there is nothing to verify")
-    plan = prepare_run(values, console, group)
-    if plan.recipe.train.minutes and plan.recipe.train.schedule == "cosine":
-        raise InputError(
-            "the rate of this run follows the clock (train.minutes with a cosine), so no step can be taken exactly again"
-        )
-    with plan.begun():
-        trainer = Trainer(plan.recipe, plan.folder.parent, console, group)
-        first, last = _last_two(plan.folder / "checkpoints", console)
-        trainer.restore(first)
+    if not record_path(out).exists():
+        raise InputError(f"{out or '--out'}: holds no training, so there is nothing to verify")
+    with prepare(values, console, group) as prepared:
+        if prepared.recipe.train.minutes and prepared.recipe.train.schedule == "cosine":
+            raise InputError(
+                "the rate of this run follows the clock (train.minutes with a cosine), so no step can be replayed exactly"
+            )
+        trainer = Trainer(prepared, console, group)
+        first, last = _last_two(prepared.folder / "checkpoints", console)
+        trainer.run.restore(first)
         trainer.model.train()
         return _replay(trainer, last, steps)
 
@@ -56,15 +56,15 @@ def _last_two(folder: Path, console: Console) -> tuple[Checkpoint, Checkpoint]:
         if len(found) == 2:
             last, first = found
             if last.state.get("rollbacks") != first.state.get("rollbacks"):
-                raise InputError("training went back to a checkpoint between the last two; verify again after the next one")
+                raise InputError("training rolled back to a checkpoint between the last two; verify again after the next one")
             return first, last
-    raise InputError(f"{folder}: two whole checkpoints are needed to replay from one to the other; {len(found)} there")
+    raise InputError(f"{folder}: two complete checkpoints are needed to replay from one to the other; {len(found)} found")
 
 
 def _replay(trainer: Trainer, last: Checkpoint, steps: int) -> str:
     begin, end = trainer.state.step, int(last.state["step"])
     end_of_replay = min(end, begin + steps) if steps else end
-    lines, compared, faults = logged(trainer.folder), 0, []
+    lines, compared, faults = read_logged_steps(trainer.out / "training"), 0, []
     plans = trainer.task.stream.plans()
     while trainer.state.step < end_of_replay:
         trainer.advance(plans)
@@ -72,25 +72,25 @@ def _replay(trainer: Trainer, last: Checkpoint, steps: int) -> str:
         line = lines.get(trainer.state.step)
         if line is not None:
             compared += 1
-            faults += _differing(f"step {trainer.state.step:,}: logged", line, trainer.logged())
+            faults += _find_differences(f"step {trainer.state.step:,}: logged", line, trainer.log_entry())
             trainer.state.meter = Meter()
     trainer.console.clear()
-    what = f"steps {begin + 1:,} to {end_of_replay:,} taken again: {plural(compared, 'log line')}"
+    what = f"steps {begin + 1:,} to {end_of_replay:,} replayed: {plural(compared, 'log line')}"
     if end_of_replay == end:
-        faults += _compare(last, trainer.snapshot())
+        faults += _compare(last, trainer.run.snapshot())
         what += f", {', '.join(last.tensors)} and the counters of the checkpoint of step {end:,}"
     elif not compared:
         raise InputError(
             f"nothing was logged or saved in steps {begin + 1:,} to {end_of_replay:,}; replay more of them, up to {end - begin:,}"
         )
     if faults:
-        raise UndividedError(f"{what}: NOT the same:\n" + "\n".join(f"  - {fault}" for fault in faults[:10]))
-    return f"{what}: the same to the last bit"
+        raise UndividedError(f"{what}: NOT identical:\n" + "\n".join(f"  - {fault}" for fault in faults[:10]))
+    return f"{what}: identical to the last bit"
 
 
 def _compare(saved: Checkpoint, replayed: Checkpoint) -> list[str]:
     """What differs between two checkpoints of the same step."""
-    faults = _differing("the counters", saved.state, replayed.state)
+    faults = _find_differences("the counters", saved.state, replayed.state)
     for part, tensors in saved.tensors.items():
         again = replayed.tensors[part]
         names = [name for name, tensor in tensors.items() if name not in again or not torch.equal(tensor, again[name].cpu())]
@@ -99,13 +99,13 @@ def _compare(saved: Checkpoint, replayed: Checkpoint) -> list[str]:
     return faults
 
 
-def _differing(where: str, before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """Numbers that differ, but those that a clock or validation gave."""
+def _find_differences(where: str, before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """Numbers that differ, apart from those of a clock or of validation."""
     faults = []
     for name in sorted((before.keys() & after.keys()) - TIMED - VALIDATED):
         old, new = before[name], after[name]
         if isinstance(old, dict):
-            faults += _differing(f"{where}, {name}", old, new)
+            faults += _find_differences(f"{where}, {name}", old, new)
         elif old != new:
             faults.append(f"{where}: {name} was {old!r}, now {new!r}")
     return faults

@@ -12,7 +12,7 @@ from undivided.core.errors import InputError
 from undivided.core.ids import BOS, EOS, PAD
 from undivided.core.random import random_bits
 from undivided.data import store as store_room
-from undivided.data.batches import BatchStream, StreamPosition, budget_bounds, load_batch, make_batch, shuffled
+from undivided.data.batches import BatchStream, StreamPosition, budget_bounds, load_batch, make_batch, permute
 from undivided.data.store import SampledStore, open_store, store_key
 from undivided.data.subwords import Tokenizer
 
@@ -43,15 +43,15 @@ def epoch_of(stream: BatchStream, epoch: int = 0) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 15, 16, 17, 64, 65, 1000])
 def test_shuffled_is_a_keyed_permutation(size):
-    first, other = (shuffled(np.arange(size), size, 1, epoch) for epoch in (0, 1))
+    first, other = (permute(np.arange(size), size, 1, epoch) for epoch in (0, 1))
     assert sorted(first.tolist()) == list(range(size))
     assert sorted(other.tolist()) == list(range(size))
     assert size < 15 or first.tolist() != other.tolist()
-    assert shuffled(np.arange(size)[::-1], size, 1, 0).tolist() == first[::-1].tolist()
+    assert permute(np.arange(size)[::-1], size, 1, 0).tolist() == first[::-1].tolist()
 
 
 def test_shuffled_is_not_nearly_the_identity():
-    distance = np.abs(shuffled(np.arange(10_000), 10_000, 3) - np.arange(10_000)).mean()
+    distance = np.abs(permute(np.arange(10_000), 10_000, 3) - np.arange(10_000)).mean()
     assert 3000 < distance < 3700  # of a random permutation: n / 3
 
 

@@ -23,9 +23,9 @@ from undivided.models.drawing import Codebook, Drawing
 from undivided.models.vision import Vision, joined, patches
 from undivided.training.checkpoint import average
 from undivided.training.loop import train
-from undivided.training.tasks.classes import moved
-from undivided.training.tasks.masked import MASK, hide
-from undivided.training.tasks.rows import blocks, encoded, texts_of
+from undivided.training.tasks.classes import shift_images
+from undivided.training.tasks.masked import MASK, mask_tokens
+from undivided.training.tasks.rows import encode_texts, read_blocks, read_good_texts
 
 SMALL = {"d_model": 16, "d_ff": 32, "n_heads": 2, "dropout": 0.0}
 STEPS = {"max_steps": 30, "schedule": "cosine", "warmup_steps": 5, "rate": 0.01, "threads": 1, "average": 1, "save_every": 30}
@@ -104,7 +104,7 @@ def test_padding_changes_nothing_for_an_encoder():
 def test_hidden_tokens_are_asked_for_and_nothing_else():
     tokens = ids(2000, top=200)
     tokens[0], tokens[-1] = BOS, EOS
-    hidden = hide(tokens, 0.15, 200, 1, 2)
+    hidden = mask_tokens(tokens, 0.15, 200, 1, 2)
     asked = hidden.labels != PAD
     assert torch.equal(hidden.labels[asked], tokens[asked])
     assert torch.equal(hidden.tokens[~asked], tokens[~asked])
@@ -113,9 +113,9 @@ def test_hidden_tokens_are_asked_for_and_nothing_else():
     assert asked.float().mean() == pytest.approx(0.15, abs=0.02)
     shares = [float((hidden.tokens[asked] == MASK).float().mean()), float((hidden.tokens[asked] == tokens[asked]).float().mean())]
     assert shares == pytest.approx([0.8, 0.1], abs=0.06)
-    assert torch.equal(hide(tokens, 0.15, 200, 1, 2).tokens, hidden.tokens)
-    assert not torch.equal(hide(tokens, 0.15, 200, 1, 3).tokens, hidden.tokens)
-    assert all((hide(tokens[:4], 0.01, 200, key).labels != PAD).any() for key in range(20))
+    assert torch.equal(mask_tokens(tokens, 0.15, 200, 1, 2).tokens, hidden.tokens)
+    assert not torch.equal(mask_tokens(tokens, 0.15, 200, 1, 3).tokens, hidden.tokens)
+    assert all((mask_tokens(tokens[:4], 0.01, 200, key).labels != PAD).any() for key in range(20))
 
 
 def test_patches_are_the_image():
@@ -128,15 +128,15 @@ def test_patches_are_the_image():
 
 def test_moved_images_hold_what_stayed_inside():
     images = torch.arange(1.0, 65).view(1, 1, 8, 8).repeat(200, 1, 1, 1)
-    found = moved(images, 1, 5, np.arange(200))
+    found = shift_images(images, 1, 5, np.arange(200))
     seen = set()
     for each in found[:, 0]:
         down, across = divmod(int(each[3, 3]) - 1, 8)
         seen.add((down - 3, across - 3))
         assert each.count_nonzero() == (8 - abs(down - 3)) * (8 - abs(across - 3))
-    assert torch.equal(moved(images[50:60], 1, 5, np.arange(50, 60)), found[50:60])
+    assert torch.equal(shift_images(images[50:60], 1, 5, np.arange(50, 60)), found[50:60])
     assert seen == {(y, x) for y in (-1, 0, 1) for x in (-1, 0, 1)}
-    assert torch.equal(moved(images, 0, 5, np.arange(200)), images)
+    assert torch.equal(shift_images(images, 0, 5, np.arange(200)), images)
 
 
 def test_a_codebook_that_holds_every_patch_finds_it_again():
@@ -246,7 +246,7 @@ def test_lines_may_be_texts_of_their_own(tmp_path, text):
         told[rows] = [generator.perplexity(order) for order in (lines, lines[::-1])]
         given, subwords = generator.artifact.recipe, generator.artifact.text.source
         files = CorpusFiles(text[0])
-        texts, cut = list(encoded(texts_of(files, given), subwords)), blocks(files, given, subwords)
+        texts, cut = list(encode_texts(read_good_texts(files, given), subwords)), read_blocks(files, given, subwords)
         assert np.concatenate([row[1:] for row in cut]).tolist() == np.concatenate(texts).tolist()
         assert max(map(len, cut)) == 7
         assert (sum(row[0] == EOS for row in cut) == len(texts)) == (rows == "lines")

@@ -6,7 +6,8 @@ import torch
 from undivided.config import BatchesConfig, Recipe
 from undivided.core.errors import InputError
 from undivided.training.distributed import BUCKET, Group, _buckets, full_tensor, join_processes, local_rows, shard_like
-from undivided.training.prepare import Plan
+from undivided.training.recipe import ResolvedRun
+from undivided.training.resume import Record
 
 
 def test_alone_nothing_is_sent_and_everything_is_so():
@@ -54,8 +55,10 @@ def test_buckets_hold_all_in_order_and_one_type_each():
     ("accumulate", "workers", "processes", "parts"),
     [(1, 1, 1, 1), (2, 2, 1, 2), (1, 1, 8, 8), (16, 1, 8, 1), (3, 2, 8, 16), (4, 1, 8, 2)],
 )
-def test_the_parts_of_a_step_can_be_shared_out_evenly(accumulate, workers, processes, parts):
-    plan = Plan(Recipe(batches=BatchesConfig(accumulate=accumulate)), None).dealt(workers, processes)
-    assert plan.recipe.batches.parts == parts
+def test_processes_share_the_micro_batches_of_a_step_evenly(accumulate, workers, processes, parts):
+    resolved = ResolvedRun(Recipe(batches=BatchesConfig(accumulate=accumulate)), Record({}, {}, {}, 0), resumes=False)
+    run = resolved.with_micro_batches(workers, processes)
+    assert run.record.recipe["batches"]["parts"] == parts
+    assert run.recipe.batches.parts == parts
     assert accumulate * parts % processes == 0
-    assert plan.dealt(5, 7) is plan
+    assert run.with_micro_batches(5, 7) is run

@@ -12,7 +12,7 @@ from undivided.data.batches import make_batch
 from undivided.models import make_model
 from undivided.nn.loss import smoothed_loss
 from undivided.training.plan import make_plan, measure, model_cost, paper_flops, report
-from undivided.training.prepare import foreseen
+from undivided.training.recipe import preview_recipe
 
 VARIATIONS = [
     {},
@@ -109,15 +109,15 @@ def test_a_plan_says_what_ends_a_training_earlier():
 def test_a_plan_is_of_the_model_that_training_would_make(tmp_path, model):
     source, target = write_pairs(tmp_path, "train", sentences(40))
     values = {"data": {"train": [{"source": source, "target": target}]}}
-    recipe = foreseen(values, Console(quiet=True))
+    recipe = preview_recipe(values, Console(quiet=True))
     assert (recipe.preset, recipe.tokens.vocab_size) == ("tiny", 2_000)
-    assert foreseen(values | {"preset": "small"}, Console(quiet=True)).model.d_model == 256
+    assert preview_recipe(values | {"preset": "small"}, Console(quiet=True)).model.d_model == 256
     there = load_artifact(model)
-    recipe = foreseen({"train": {"start": str(model)}}, Console(quiet=True))
+    recipe = preview_recipe({"train": {"start": str(model)}}, Console(quiet=True))
     assert (recipe.model, recipe.tokens.vocab_size) == (there.recipe.model, len(there.tokenizer.source))
     assert make_plan(recipe).parameters == sum(parameter.numel() for parameter in there.model.parameters())
 
 
 def test_a_plan_does_without_files_that_are_not_there(tmp_path):
     absent = {"source": str(tmp_path / "a"), "target": str(tmp_path / "b")}
-    assert foreseen({"data": {"train": [absent]}}, Console(quiet=True)) == build_recipe({"data": {"train": [absent]}})
+    assert preview_recipe({"data": {"train": [absent]}}, Console(quiet=True)) == build_recipe({"data": {"train": [absent]}})

@@ -38,7 +38,7 @@ def test_a_translator_goes_on_from_another(model, values):
     there = load_artifact(model)
     weights, said = begun(values)
     assert f"weights from {model}" in said
-    assert "fresh" not in said
+    assert "newly initialised" not in said
     found = load_artifact(values["train"]["out"])
     assert found.recipe.model == there.recipe.model
     assert found.tokenizer.source.model == there.tokenizer.source.model
@@ -51,7 +51,7 @@ def test_layers_that_both_have_are_taken_over(model, values):
     layers = there.recipe.model.encoder_layers
     values["model"] = {"encoder_layers": layers + 1}
     weights, said = begun(values)
-    assert f"fresh: encoder.{layers}\n" in said
+    assert f"newly initialised: encoder.{layers}\n" in said
     for name, tensor in there.model.named_parameters():
         assert torch.allclose(weights[name], tensor, atol=1e-6), name
     assert any(name.startswith(f"encoder.{layers}.") for name in weights)
@@ -65,7 +65,7 @@ def test_a_student_takes_over_what_its_teacher_has(model, values, monkeypatch):
     assert (student.recipe.model.encoder_layers, student.recipe.model.decoder_layers) == (3, 1)
     assert student.recipe.model.d_model == teacher.d_model
     fresh = [f"encoder.{number}" for number in range(teacher.encoder_layers, 3)]
-    assert f"fresh: {', '.join(fresh)}" in said.getvalue()
+    assert f"newly initialised: {', '.join(fresh)}" in said.getvalue()
 
 
 def test_another_width_is_an_error_that_names_what_differs(model, values):
@@ -78,7 +78,7 @@ def test_a_run_that_goes_on_does_not_begin_anew(values, monkeypatch):
     values["train"] |= {"rate": 1e-3}
     train(values, Console(quiet=True))
     before = {name: tensor.clone() for name, tensor in load_artifact(values["train"]["out"]).model.named_parameters()}
-    monkeypatch.setattr(Trainer, "_finished", lambda self: True)
+    monkeypatch.setattr(Trainer, "_is_finished", lambda self: True)
     said = io.StringIO()
     train({"train": {"out": values["train"]["out"]}}, Console(stream=said))
     assert "weights from" not in said.getvalue()

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from undivided.config import ModelConfig
 from undivided.core.ids import EOS
-from undivided.data.batches import Batch, make_batch
+from undivided.data.batches import PairBatch, make_batch
 from undivided.models import Transformer
 from undivided.models.transformer import EncoderLayer
 from undivided.nn.layers import Embedding, Positions, initialise_linear
@@ -100,7 +100,7 @@ def sentences(count: int, length: int, chance: torch.Generator) -> list[list[int
     return torch.randint(FIRST_WORD, FIRST_WORD + WORDS, (count, length), generator=chance).tolist()
 
 
-def repeat_words(sources: Sequence[Sequence[int]]) -> Batch:
+def repeat_words(sources: Sequence[Sequence[int]]) -> PairBatch:
     """Sentences and, as their translations, every word of them twice."""
     targets = [[word for word in source for _ in range(2)] + [EOS] for source in sources]
     return make_batch([[*source, EOS] for source in sources], targets)

@@ -22,7 +22,7 @@ from undivided.inference.score import bleu_metric
 from undivided.inference.translator import Translator
 from undivided.paper.runs import fingerprint, pin_settings, read_facts, train_or_load
 from undivided.paper.table3.variations import Row, describe_changes
-from undivided.training.prepare import prepare_recipe
+from undivided.training.recipe import resolve_run
 
 BUDGET: Values = {"train": {"validate_every": 1_000_000_000, "patience": 0}}
 """Unless a recipe says otherwise, no time is spent on validation before the end."""
@@ -136,7 +136,7 @@ def base_recipe(config: Table3Config) -> Recipe:
     if not config.values.get("data", {}).get("valid"):
         raise InputError("which model is best? Name held-out pairs: --valid SOURCE TARGET")
     place = {"train": {"out": str(config.out / "base-1")}}
-    return prepare_recipe(merge(config.values, place), Console(quiet=True)).recipe
+    return resolve_run(merge(config.values, place), Console(quiet=True)).recipe
 
 
 def measure(model: Path, test: CorpusFiles, digests: dict[str, str], console: Console) -> Result:

@@ -1,13 +1,14 @@
-"""What a model learns to do, all behind one contract, so that training knows no more."""
+"""What a model learns to do: one task for each kind, all behind one contract, which is all that the trainer knows."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 import torch
 
 from undivided.config import Recipe
 from undivided.core.console import Console
+from undivided.training.prepare import Prepared
 from undivided.training.tasks.classes import ImageClassTask, TextClassTask
 from undivided.training.tasks.contract import BatchLoss, Task, Validation
 from undivided.training.tasks.drawing import DrawingTask
@@ -19,15 +20,15 @@ from undivided.training.tasks.translation import TranslationTask
 __all__ = ["BatchLoss", "Task", "Validation", "make_task"]
 
 
-def make_task(recipe: Recipe, folder: Path, device: torch.device, console: Console) -> Task:
-    """The task of a recipe, with its data ready under `folder` and a fresh or given model on the device."""
-    task = _kind_of_task(recipe)(recipe, folder, device, console)
-    if recipe.train.start and not any((folder / "checkpoints").glob("step-*")):
-        start_from(task.model, recipe, console)
+def make_task(prepared: Prepared, device: torch.device, console: Console) -> Task[Any]:
+    """The task of a prepared run, its model on the device: new, or with the weights of the folder it starts from."""
+    task = _task_type(prepared.recipe)(prepared, device, console)
+    if prepared.recipe.train.start and not any((prepared.folder / "checkpoints").glob("step-*")):
+        start_from(task.model, prepared.recipe, console)
     return task
 
 
-def _kind_of_task(
+def _task_type(
     recipe: Recipe,
 ) -> type[TranslationTask | LanguageTask | MaskedTask | TextClassTask | ImageClassTask | DrawingTask]:
     match recipe.model.kind:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from undivided.inference.score import Score
 
 
 class BatchLoss(NamedTuple):
-    """Of some examples: what is minimised and their negative log-likelihood, both as sums over `tokens` predictions."""
+    """The loss of a batch and its negative log-likelihood, both as sums over `tokens` predictions."""
 
     loss: Tensor
     likelihood: Tensor
@@ -30,17 +30,22 @@ class Validation(NamedTuple):
         others = "".join(f", {name} {value:.2f}" for name, value in self.numbers.items())
         return f"{self.quality.name} {self.quality.score:.2f}{others}"
 
-    def logged(self) -> dict[str, float | str]:
-        """The same for the journal."""
+    def log_entry(self) -> dict[str, float | str]:
+        """The same for the log file."""
         return {self.quality.name.lower(): self.quality.score, "signature": self.quality.signature, **self.numbers}
 
 
-class Task(Protocol):
+BatchType = TypeVar("BatchType", bound=Batch)
+
+
+class Task(Protocol[BatchType]):
     """Data in an order that can be resumed, a model, a loss, a measure."""
 
     stream: BatchStream
     epoch_tokens: int
     """Predictions in one pass over the data."""
+    size_unit: str
+    """What the size of a batch counts."""
 
     @property
     def model(self) -> nn.Module:
@@ -49,20 +54,20 @@ class Task(Protocol):
     def __str__(self) -> str:
         """How much there is to learn from, for people."""
 
-    def load(self, shard: np.ndarray) -> Batch:
-        """Some examples."""
+    def load(self, draws: np.ndarray) -> BatchType:
+        """The examples of some draws."""
 
-    def loss(self, batch: Batch) -> BatchLoss:
+    def loss(self, batch: BatchType) -> BatchLoss:
         """Their loss."""
 
     def measure(self) -> Validation | None:
         """The quality on held-out data, or None where there is none."""
 
-    def fresh_model(self) -> nn.Module:
-        """Another model of the same shapes."""
+    def make_model(self) -> nn.Module:
+        """A new model with random weights."""
 
     def use(self, model: nn.Module) -> None:
-        """From now on, measure and export this model."""
+        """Measure and export this model from now on."""
 
     def facts(self) -> dict[str, Any]:
         """What a model card says of the data."""

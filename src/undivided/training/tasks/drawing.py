@@ -1,28 +1,27 @@
-"""Images with what is said of them: a codebook of patches, and text and codes predicted one after the other."""
+"""Images with captions: a codebook of patches, and text and codes predicted one after the other."""
 
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from undivided.config import CorpusFiles, Recipe
+from undivided.config import CorpusFiles
 from undivided.core.console import Console
 from undivided.core.ids import BOS, PAD
-from undivided.data.batches import Batch, BatchStream
+from undivided.data.batches import BatchStream, ImageBatch
 from undivided.data.images import read_labelled_images
 from undivided.inference.classify import as_values
 from undivided.inference.generate import captions
 from undivided.inference.score import Score
 from undivided.models import Drawing
 from undivided.nn.loss import smoothed_loss
-from undivided.training.prepare import prepare_tokenizer
-from undivided.training.tasks.classes import moved
+from undivided.training.prepare import Prepared
+from undivided.training.tasks.classes import shift_images
 from undivided.training.tasks.contract import BatchLoss, Validation
-from undivided.training.tasks.rows import Sized
+from undivided.training.tasks.rows import SizedExamples
 from undivided.training.tasks.single_stack import SingleStackTask
 
 REDRAWING = 50.0
@@ -32,14 +31,18 @@ REDRAWING = 50.0
 class DrawingTask(SingleStackTask[Drawing]):
     """One row for each image: its text, then its codes."""
 
-    def __init__(self, recipe: Recipe, folder: Path, device: torch.device, console: Console) -> None:
-        super().__init__(recipe, prepare_tokenizer(recipe, folder, console), device)
+    size_unit = "pixel values"
+
+    def __init__(self, prepared: Prepared, device: torch.device, console: Console) -> None:
+        super().__init__(prepared, device)
+        recipe = prepared.recipe
         train = [self._read(files) for files in recipe.data.train]
         self.images, self.texts = (torch.cat(parts) for parts in zip(*train, strict=True))
         self.valid = [self._read(files) for files in recipe.data.valid]
         self.model.codebook.begin_with(self.images[: 4 * recipe.model.codes].to(device))
         counts = [len(images) for images, _ in train]
-        self.examples = Sized(counts, [files.weight for files in recipe.data.train], np.full(sum(counts), recipe.max_sequence))
+        sizes = np.full(sum(counts), recipe.max_sequence)
+        self.examples = SizedExamples(counts, [files.weight for files in recipe.data.train], sizes)
         self.stream = BatchStream(self.examples, recipe.batches, recipe.train.seed)
         self.epoch_tokens = sum(counts) * recipe.model.n_patches + int((self.texts != PAD).sum())
 
@@ -50,16 +53,16 @@ class DrawingTask(SingleStackTask[Drawing]):
     def __str__(self) -> str:
         return f"{len(self.images):,} images of {self.recipe.model.n_patches} patches"
 
-    def load(self, shard: np.ndarray) -> Batch:
-        """Some images, moved if that is asked for, and their texts."""
-        places = self.examples.places(shard)
-        images = moved(self.images[places], self.recipe.data.shift, self.recipe.train.seed, shard)
-        return Batch(images, self.texts[places], self.texts[places])
+    def load(self, draws: np.ndarray) -> ImageBatch:
+        """Some images, shifted if that is asked for, and their texts."""
+        places = self.examples.places(draws)
+        images = shift_images(self.images[places], self.recipe.data.shift, self.recipe.train.seed, draws)
+        return ImageBatch(images, self.texts[places])
 
-    def loss(self, batch: Batch) -> BatchLoss:
-        """Of redrawing the images through the codebook, and of predicting text and codes."""
+    def loss(self, batch: ImageBatch) -> BatchLoss:
+        """Loss of redrawing the images through the codebook, and of predicting text and codes."""
         batch = batch.to(self.device)
-        return self._loss(batch.src, batch.tgt_out, self.recipe.train.label_smoothing)
+        return self._loss(batch.images, batch.labels, self.recipe.train.label_smoothing)
 
     def _loss(self, images: Tensor, texts: Tensor, smoothing: float) -> BatchLoss:
         redrawing, codes = self.model.codebook.loss(images)

@@ -1,56 +1,54 @@
-"""Plain text: each token predicted from those before it."""
+"""Language model: each token of plain text predicted from those before it."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import numpy as np
 import torch
 
-from undivided.config import Recipe
 from undivided.core.console import Console
 from undivided.core.ids import PAD
-from undivided.data.batches import Batch, BatchStream, pad_rows
+from undivided.data.batches import BatchStream, TextBatch, pad_rows
 from undivided.inference.generate import begun, stream_perplexity
 from undivided.inference.score import Score
 from undivided.models import DecoderOnly
 from undivided.nn.loss import smoothed_loss
-from undivided.training.prepare import prepare_tokenizer
+from undivided.training.prepare import Prepared
 from undivided.training.tasks.contract import BatchLoss, Validation
-from undivided.training.tasks.rows import blocks, encoded, sized, texts_of
+from undivided.training.tasks.rows import encode_texts, measure_rows, read_blocks, read_good_texts
 from undivided.training.tasks.single_stack import SingleStackTask
 
 
 class LanguageTask(SingleStackTask[DecoderOnly]):
     """Lines, each closed by `</s>`, are one text in their order, or texts of their own, cut into rows as long as the context.
 
-    What the model is told of the end of a line is that another begins: `<s>`. So a prompt behind `<s>` is nothing new to it.
+    After the end of a line the model reads `<s>`, the start of another, so a prompt behind `<s>` is nothing new to it.
     """
 
-    def __init__(self, recipe: Recipe, folder: Path, device: torch.device, console: Console) -> None:
-        super().__init__(recipe, prepare_tokenizer(recipe, folder, console), device)
-        groups = [blocks(files, recipe, self.subwords) for files in recipe.data.train]
+    def __init__(self, prepared: Prepared, device: torch.device, console: Console) -> None:
+        super().__init__(prepared, device)
+        recipe = prepared.recipe
+        groups = [read_blocks(files, recipe, self.subwords) for files in recipe.data.train]
         self.rows = [row for rows in groups for row in rows]
-        self.examples = sized(groups, recipe.data.train)
+        self.examples = measure_rows(groups, recipe.data.train)
         self.stream = BatchStream(self.examples, recipe.batches, recipe.train.seed)
         self.epoch_tokens = sum(len(row) - 1 for row in self.rows)
-        self.valid = [row for files in recipe.data.valid for row in encoded(texts_of(files, recipe), self.subwords)]
+        self.valid = [row for files in recipe.data.valid for row in encode_texts(read_good_texts(files, recipe), self.subwords)]
 
     def __str__(self) -> str:
         return f"{self.epoch_tokens:,} tokens in rows of at most {self.recipe.data.max_length}"
 
-    def load(self, shard: np.ndarray) -> Batch:
+    def load(self, draws: np.ndarray) -> TextBatch:
         """Some rows as ids."""
-        rows = [self.rows[place] for place in self.examples.places(shard)]
+        rows = [self.rows[place] for place in self.examples.places(draws)]
         before, after = pad_rows([row[:-1] for row in rows]), pad_rows([row[1:] for row in rows])
-        return Batch(before, begun(before), after)
+        return TextBatch(begun(before), after)
 
-    def loss(self, batch: Batch) -> BatchLoss:
-        """Of predicting each token from those before it in its row."""
-        tokens, batch = int((batch.tgt_out != PAD).sum()), batch.to(self.device)
-        states = self.model(batch.tgt_in)
+    def loss(self, batch: TextBatch) -> BatchLoss:
+        """Label-smoothed loss of predicting each token from those before it in its row."""
+        tokens, batch = int((batch.labels != PAD).sum()), batch.to(self.device)
+        states = self.model(batch.tokens)
         smoothing = self.recipe.train.label_smoothing
-        return BatchLoss(*smoothed_loss(states, self.model.output_weight, batch.tgt_out, smoothing), tokens)
+        return BatchLoss(*smoothed_loss(states, self.model.output_weight, batch.labels, smoothing), tokens)
 
     def measure(self) -> Validation | None:
         """Perplexity of held-out text."""

@@ -1,28 +1,27 @@
-"""Plain text: hidden tokens guessed from both sides."""
+"""Masked language model: hidden tokens of plain text guessed from both sides."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from undivided.config import Recipe
+from undivided.config import CorpusFiles
 from undivided.core.console import Console
 from undivided.core.ids import BOS, EOS, PAD, UNK
-from undivided.data.batches import Batch, BatchStream, pad_rows
+from undivided.data.batches import BatchStream, TextBatch, pad_rows
 from undivided.data.corpus import corpus_name
 from undivided.inference.score import Score
 from undivided.inference.search import uniform
 from undivided.models.encoder_only import EncoderOnly, WordHead
 from undivided.nn.loss import smoothed_loss
-from undivided.training.prepare import prepare_tokenizer
+from undivided.training.prepare import Prepared
 from undivided.training.tasks.contract import BatchLoss, Validation
-from undivided.training.tasks.rows import Row, encoded, fitting, sized, texts_of
+from undivided.training.tasks.rows import Row, drop_long_rows, encode_texts, measure_rows, read_good_texts
 from undivided.training.tasks.single_stack import SingleStackTask
 
 MASK = UNK
@@ -36,12 +35,12 @@ class Masked(NamedTuple):
     labels: Tensor  # T, what was there, `<pad>` where nothing is asked
 
 
-def behind_start(row: Row) -> Tensor:
+def prepend_bos(row: Row) -> Tensor:
     """A text behind `<s>`, whose state speaks for the whole, `T`."""
     return torch.cat([torch.tensor([BOS]), torch.from_numpy(row.astype(np.int64))])
 
 
-def hide(tokens: Tensor, share: float, vocabulary: int, *key: int) -> Masked:
+def mask_tokens(tokens: Tensor, share: float, vocabulary: int, *key: int) -> Masked:
     """Ask for a share of the tokens: 8 in 10 of them are hidden, 1 is another token, 1 is left (Devlin et al., 2019).
 
     A function of the key alone.
@@ -59,45 +58,47 @@ def hide(tokens: Tensor, share: float, vocabulary: int, *key: int) -> Masked:
 class MaskedTask(SingleStackTask[EncoderOnly]):
     """Each line is a text of its own."""
 
-    def __init__(self, recipe: Recipe, folder: Path, device: torch.device, console: Console) -> None:
-        super().__init__(recipe, prepare_tokenizer(recipe, folder, console), device)
-        train, valid = (
-            [fitting(encoded(texts_of(files, recipe), self.subwords), recipe, corpus_name(files), console) for files in part]
-            for part in (recipe.data.train, recipe.data.valid)
-        )
+    def __init__(self, prepared: Prepared, device: torch.device, console: Console) -> None:
+        super().__init__(prepared, device)
+        recipe = prepared.recipe
+        train, valid = ([self._read(files, console) for files in part] for part in (recipe.data.train, recipe.data.valid))
         self.rows = [row for rows in train for row in rows]
         self.valid = sorted((row for rows in valid for row in rows), key=len)
-        self.examples = sized(train, recipe.data.train)
+        self.examples = measure_rows(train, recipe.data.train)
         self.stream = BatchStream(self.examples, recipe.batches, recipe.train.seed)
         self.epoch_tokens = round(recipe.train.mask * sum(map(len, self.rows)))
+
+    def _read(self, files: CorpusFiles, console: Console) -> list[Row]:
+        rows = encode_texts(read_good_texts(files, self.recipe), self.subwords)
+        return drop_long_rows(rows, self.recipe, corpus_name(files), console)
 
     def __str__(self) -> str:
         return f"{len(self.rows):,} lines, {self.epoch_tokens:,} tokens to guess in a pass"
 
-    def load(self, shard: np.ndarray) -> Batch:
-        """Some texts, other tokens hidden in every epoch."""
-        return self._hidden([self.rows[place] for place in self.examples.places(shard)], self.recipe.train.seed, shard)
+    def load(self, draws: np.ndarray) -> TextBatch:
+        """Some texts, with other tokens hidden in every epoch."""
+        return self._mask_rows([self.rows[place] for place in self.examples.places(draws)], self.recipe.train.seed, draws)
 
-    def _hidden(self, rows: Sequence[Row], seed: int, keys: Sequence[int] | np.ndarray) -> Batch:
+    def _mask_rows(self, rows: Sequence[Row], seed: int, keys: Sequence[int] | np.ndarray) -> TextBatch:
         share, vocabulary = self.recipe.train.mask, len(self.subwords)
-        found = [hide(behind_start(row), share, vocabulary, seed, int(key)) for row, key in zip(rows, keys, strict=True)]
+        found = [mask_tokens(prepend_bos(row), share, vocabulary, seed, int(key)) for row, key in zip(rows, keys, strict=True)]
         tokens, labels = (pad_rows([part.numpy() for part in parts]) for parts in zip(*found, strict=True))
-        return Batch(tokens, tokens, labels)
+        return TextBatch(tokens, labels)
 
-    def loss(self, batch: Batch) -> BatchLoss:
-        """Of the hidden tokens."""
-        return self._guessed(batch, self.recipe.train.label_smoothing)
+    def loss(self, batch: TextBatch) -> BatchLoss:
+        """Label-smoothed loss of the hidden tokens."""
+        return self._masked_loss(batch, self.recipe.train.label_smoothing)
 
-    def _guessed(self, batch: Batch, smoothing: float) -> BatchLoss:
+    def _masked_loss(self, batch: TextBatch, smoothing: float) -> BatchLoss:
         batch = batch.to(self.device)
-        real, asked = batch.src_mask, batch.tgt_out != PAD
+        mask, asked = batch.mask, batch.labels != PAD
         head = self.model.head
         assert isinstance(head, WordHead)
-        states = head(self.model.encode(batch.src, None if bool(real.all()) else real)[asked])
+        states = head(self.model.encode(batch.tokens, None if bool(mask.all()) else mask)[asked])
         # The bias of each word is the weight of one more value, which is always 1.
         states = torch.cat([states, states.new_ones(len(states), 1)], dim=1)
         weight = torch.cat([self.model.embedding.weight, head.bias[:, None]], dim=1)
-        return BatchLoss(*smoothed_loss(states[None], weight, batch.tgt_out[asked][None], smoothing), int(asked.sum()))
+        return BatchLoss(*smoothed_loss(states[None], weight, batch.labels[asked][None], smoothing), int(asked.sum()))
 
     def measure(self) -> Validation | None:
         """Perplexity of hidden tokens of held-out text, always the same ones."""
@@ -107,7 +108,7 @@ class MaskedTask(SingleStackTask[EncoderOnly]):
         with torch.inference_mode():
             for at in range(0, len(self.valid), 64):
                 rows = self.valid[at : at + 64]
-                found = self._guessed(self._hidden(rows, 0, range(at, at + len(rows))), 0.0)
+                found = self._masked_loss(self._mask_rows(rows, 0, range(at, at + len(rows))), 0.0)
                 likelihood, tokens = likelihood + float(found.likelihood), tokens + found.tokens
         perplexity = math.exp(likelihood / max(1, tokens))
         signature = f"100/perplexity|hidden:{self.recipe.train.mask}|tokens:subwords"

@@ -1,4 +1,4 @@
-"""What relatives learn from, held in memory: rows of ids, or images, and what batches must know of them."""
+"""What single-stack models learn from, held in memory: rows of ids, or images, and what batches must know of them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from undivided.core.console import Console, plural
 from undivided.core.errors import InputError
 from undivided.core.ids import EOS
 from undivided.data.corpus import CorpusReport, corpus_name, read_pairs, read_texts
+from undivided.data.store import chunks
 from undivided.data.subwords import Subwords
 from undivided.inference.generate import read_as
 
@@ -20,11 +21,11 @@ Row = np.ndarray
 
 
 @dataclass(frozen=True)
-class Sized:
-    """Examples of which batches know the sizes: so many of each corpus, and how often each counts.
+class SizedExamples:
+    """The sizes of examples: how many each corpus has, and how often each counts.
 
-    What it numbers are draws: the examples of epoch 0, then those of epoch 1, and so on. So whatever is random in an example,
-    a function of its draw, is another in every epoch.
+    Its numbers are draws: the examples of epoch 0, then those of epoch 1, and so on. Whatever is random in an example is a
+    function of its draw, so it differs in every epoch.
     """
 
     corpora: list[int]
@@ -35,7 +36,7 @@ class Sized:
         return len(self.sizes)
 
     def draws(self, places: np.ndarray, epoch: int) -> np.ndarray:
-        """What some examples are called in an epoch."""
+        """The numbers that some examples go by in an epoch."""
         return places + epoch * len(self)
 
     def places(self, draws: np.ndarray) -> np.ndarray:
@@ -48,45 +49,33 @@ class Sized:
         return sizes, sizes
 
 
-def sized(groups: Sequence[Sequence[Row]], corpora: Sequence[CorpusFiles]) -> Sized:
-    """The rows of several corpora as examples."""
+def measure_rows(groups: Sequence[Sequence[Row]], corpora: Sequence[CorpusFiles]) -> SizedExamples:
+    """The sizes of the rows of several corpora."""
     sizes = np.array([len(row) for rows in groups for row in rows], dtype=np.int64)
-    return Sized([len(rows) for rows in groups], [files.weight for files in corpora], sizes)
+    return SizedExamples([len(rows) for rows in groups], [files.weight for files in corpora], sizes)
 
 
-def chunked(texts: Iterable[str], size: int = 20_000) -> Iterator[list[str]]:
-    """Lists of at most `size` texts."""
-    chunk: list[str] = []
-    for text in texts:
-        chunk.append(text)
-        if len(chunk) == size:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
-
-
-def encoded(texts: Iterable[str], subwords: Subwords) -> Iterator[Row]:
+def encode_texts(texts: Iterable[str], subwords: Subwords) -> Iterator[Row]:
     """The ids of each text, closed by `</s>`."""
     dtype = np.uint16 if len(subwords) <= 1 << 16 else np.uint32
-    for chunk in chunked(texts):
+    for chunk in chunks(texts, 20_000):
         yield from (np.array(row, dtype=dtype) for row in subwords.encode(chunk))
 
 
-def texts_of(files: CorpusFiles, recipe: Recipe) -> Iterator[str]:
+def read_good_texts(files: CorpusFiles, recipe: Recipe) -> Iterator[str]:
     """The good lines of a file of text."""
     return read_texts(files, recipe.data, CorpusReport(corpus_name(files)))
 
 
-def blocks(files: CorpusFiles, recipe: Recipe, subwords: Subwords) -> list[Row]:
+def read_blocks(files: CorpusFiles, recipe: Recipe, subwords: Subwords) -> list[Row]:
     """The texts of a file, cut into rows as long as the context, each with the token before it in front."""
-    size, rows = recipe.data.max_length, list(encoded(texts_of(files, recipe), subwords))
+    size, rows = recipe.data.max_length, list(encode_texts(read_good_texts(files, recipe), subwords))
     texts = (np.concatenate([np.array([EOS], dtype=text.dtype), text]) for text in read_as(rows, recipe.data))
     return [text[at : at + size + 1] for text in texts for at in range(0, len(text) - 1, size)]
 
 
-def fitting(rows: Iterable[Row], recipe: Recipe, name: str, console: Console) -> list[Row]:
-    """The rows that the model's context holds; what does not fit is counted and said."""
+def drop_long_rows(rows: Iterable[Row], recipe: Recipe, name: str, console: Console) -> list[Row]:
+    """The rows that the model's context holds; how many do not fit is reported."""
     # One place is `<s>`, which stands before every text.
     most, kept, over = recipe.data.max_length - 1, [], 0
     for row in rows:
@@ -101,11 +90,11 @@ def fitting(rows: Iterable[Row], recipe: Recipe, name: str, console: Console) ->
     return kept
 
 
-def labelled(files: CorpusFiles, recipe: Recipe, subwords: Subwords, console: Console) -> tuple[list[Row], list[int]]:
+def read_labelled_texts(files: CorpusFiles, recipe: Recipe, subwords: Subwords, console: Console) -> tuple[list[Row], list[int]]:
     """Texts that fit, and the places of their labels in the list of classes."""
     pairs = list(read_pairs(files, recipe.data, CorpusReport(corpus_name(files))))
-    rows = list(encoded((pair.source for pair in pairs), subwords))
+    rows = list(encode_texts((pair.source for pair in pairs), subwords))
     number = {name: place for place, name in enumerate(recipe.data.classes)}
     most = recipe.data.max_length - 1
     labels = [number[pair.target] for pair, row in zip(pairs, rows, strict=True) if len(row) <= most]
-    return fitting(rows, recipe, corpus_name(files), console), labels
+    return drop_long_rows(rows, recipe, corpus_name(files), console), labels

@@ -1,4 +1,4 @@
-"""Training that begins with the weights of another model folder."""
+"""Training that starts from the weights of another model folder."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def start_from(model: nn.Module, recipe: Recipe, console: Console) -> None:
             wanted[name].copy_(found[name])
     fresh, left = _places(wanted.keys() - same), _places(found.keys() - same)
     parts = [f"weights from {recipe.train.start}"]
-    parts += [f"fresh: {', '.join(fresh)}"] if fresh else []
-    parts += [f"not taken: {', '.join(left)}"] if left else []
+    parts += [f"newly initialised: {', '.join(fresh)}"] if fresh else []
+    parts += [f"not used: {', '.join(left)}"] if left else []
     console.say("; ".join(parts))
 
 

@@ -10,18 +10,17 @@ import torch
 from torch import nn
 
 from undivided.artifact import Artifact, save_artifact
-from undivided.config import Recipe
 from undivided.core.console import Console
 from undivided.core.ids import PAD
-from undivided.data.batches import Batch, BatchStream, load_batch
-from undivided.data.corpus import CorpusReport, corpus_digests, corpus_name, read_pairs
-from undivided.data.shortlist import learn_shortlist
+from undivided.data.batches import BatchStream, PairBatch, load_batch
+from undivided.data.corpus import CorpusReport, corpus_name, read_pairs
 from undivided.data.store import SampledStore
 from undivided.inference.score import bleu, perplexity
 from undivided.inference.translator import Translator
 from undivided.models import Seq2Seq, make_model
 from undivided.nn.loss import consistent_loss, smoothed_loss
-from undivided.training.prepare import open_training_store, prepare_tokenizer
+from undivided.training.prepare import Prepared
+from undivided.training.shortlists import load_or_learn_shortlist
 from undivided.training.tasks.contract import BatchLoss, Validation
 
 USUAL = 0.95
@@ -31,31 +30,33 @@ USUAL = 0.95
 class TranslationTask:
     """From source to target sentences."""
 
-    def __init__(self, recipe: Recipe, folder: Path, device: torch.device, console: Console) -> None:
-        self.recipe, self.device = recipe, device
-        self.tokenizer = prepare_tokenizer(recipe, folder, console)
-        self.store = open_training_store(recipe, self.tokenizer, folder, console)
+    size_unit = "tokens"
+
+    def __init__(self, prepared: Prepared, device: torch.device, console: Console) -> None:
+        assert prepared.tokenizer is not None, "pairs are prepared with subwords"
+        assert prepared.store is not None, "pairs are prepared as a token store"
+        self.prepared, self.tokenizer, self.store, self.device = prepared, prepared.tokenizer, prepared.store, device
+        self.recipe = recipe = prepared.recipe
         seed = recipe.train.seed
         self.texts = SampledStore(self.store, self.tokenizer, recipe.tokens, seed) if recipe.tokens.dropout else self.store
         self.stream = BatchStream(self.texts, recipe.batches, seed)
         self.epoch_tokens = self.store.target_tokens
-        self.model = self.fresh_model()
-        self.digests = {"train": corpus_digests(recipe.data.train), "valid": corpus_digests(recipe.data.valid)}
+        self.model = self.make_model()
         pairs = [p for files in recipe.data.valid for p in read_pairs(files, recipe.data, CorpusReport(corpus_name(files)))]
         self.valid = [pair.source for pair in pairs], [pair.target for pair in pairs]
 
     def __str__(self) -> str:
         return f"{len(self.store):,} pairs, {self.epoch_tokens:,} target tokens"
 
-    def load(self, shard: np.ndarray) -> Batch:
+    def load(self, draws: np.ndarray) -> PairBatch:
         """Some pairs as ids."""
-        return load_batch(self.texts, shard)
+        return load_batch(self.texts, draws)
 
-    def loss(self, batch: Batch) -> BatchLoss:
+    def loss(self, batch: PairBatch) -> BatchLoss:
         """Label-smoothed loss of predicting each target token from those before it. [paper 3.1, 5.4]"""
         tokens, padding = int((batch.tgt_out != PAD).sum()), not bool(batch.src_mask.all())
         batch, config, weight = batch.to(self.device), self.recipe.train, self.model.output_weight
-        passed = batch.twice() if config.consistency else batch
+        passed = batch.repeat() if config.consistency else batch
         memory = self.model.encode(passed.src, passed.src_mask if padding else None)
         states = self.model.decode(memory, passed.tgt_in)
         if config.consistency:
@@ -75,21 +76,21 @@ class TranslationTask:
         quality = bleu(outputs, targets, self.recipe.data.target_lang)
         return Validation(quality, {"perplexity": perplexity(translator, *self.valid)})
 
-    def fresh_model(self) -> Seq2Seq:
-        """Another model of the same shapes."""
+    def make_model(self) -> Seq2Seq:
+        """A new model with random weights."""
         return make_model(self.recipe.model, len(self.tokenizer.source), len(self.tokenizer.target)).to(self.device)
 
     def use(self, model: nn.Module) -> None:
-        """From now on, measure and export this model."""
+        """Measure and export this model from now on."""
         self.model = cast("Seq2Seq", model)
 
     def facts(self) -> dict[str, Any]:
         """The vocabulary, how long sources usually are, and the digests of the corpora."""
         lengths, _ = self.store.lengths(np.arange(len(self.store)))
         usual = int(np.quantile(lengths, USUAL))
-        return {"vocabulary": len(self.tokenizer.target), "usual_length": usual, "data": self.digests}
+        return {"vocabulary": len(self.tokenizer.target), "usual_length": usual, "data": self.prepared.data_digests()}
 
     def export(self, out: Path, facts: dict[str, Any]) -> None:
         """Write the model folder."""
-        shortlist = learn_shortlist(self.store, len(self.tokenizer.source), len(self.tokenizer.target))
+        shortlist = load_or_learn_shortlist(self.store, len(self.tokenizer.source), len(self.tokenizer.target))
         save_artifact(Artifact(self.recipe, self.tokenizer, self.model, facts, shortlist), out)

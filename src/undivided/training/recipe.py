@@ -1,0 +1,151 @@
+"""The full recipe of a run: from settings, preset, data and the folder it starts from; or that of the run it resumes."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import NamedTuple
+
+from undivided.config import Recipe, build_recipe, preset_for, preset_values
+from undivided.config.model import PAIRED, VISION
+from undivided.config.settings import Values, as_values, merge
+from undivided.core.console import Console, plural
+from undivided.core.errors import InputError
+from undivided.core.files import read_json
+from undivided.core.manifest import current_folder
+from undivided.data.corpus import corpus_digests
+from undivided.data.subwords import vocab_size_for
+from undivided.training.resume import Record, check_same_kind, read_record, record_path, resume_recipe
+from undivided.training.subwords import ready_tokenizer, untie_vocabularies
+from undivided.training.survey import survey_data, wanted_data
+
+MODEL_FILES = ("config.json", "manifest.json", "model.safetensors", "README.md")
+"""What every model folder holds."""
+
+
+class ResolvedRun(NamedTuple):
+    """A run as it is to be, before anything is written."""
+
+    recipe: Recipe
+    record: Record
+    """What a new run writes down; of one that resumes, what it wrote."""
+    resumes: bool
+
+    @property
+    def folder(self) -> Path:
+        """Where the run keeps what is not the model itself."""
+        return Path(self.recipe.train.out) / "training"
+
+    def with_micro_batches(self, workers: int, processes: int = 1) -> ResolvedRun:
+        """With a number of micro-batches that suits so many workers, if none is set; the run keeps it.
+
+        Processes share the batches of a step, and the workers of a process share each: a process needs memory for one batch.
+        """
+        if self.recipe.batches.parts:
+            return self
+        parts = workers * processes // math.gcd(processes, self.recipe.batches.accumulate)
+        recipe = dataclasses.replace(self.recipe, batches=dataclasses.replace(self.recipe.batches, parts=parts))
+        return self._replace(recipe=recipe, record=self.record._replace(recipe=as_values(recipe)))
+
+
+def resolve_run(values: Values, console: Console) -> ResolvedRun:
+    """The full recipe of a new run or, where one was started in its folder, of that run; corpora are hashed here, once."""
+    draft = build_recipe(values)
+    _check_out(draft.train.out)
+    saved = record_path(draft.train.out)
+    if saved.exists():
+        record = read_record(saved)
+        check_same_kind(values, record.recipe.get("model", {}), f"{draft.train.out}: holds the training of", "choose another --out")
+        return ResolvedRun(resume_recipe(record, values), record, resumes=True)
+    foreign = [name for name in MODEL_FILES if (Path(draft.train.out) / name).exists()]
+    if foreign:
+        there = f"what is there ({', '.join(foreign)})"
+        raise InputError(f"{draft.train.out}: the model would replace {there}; name a new folder with --out")
+    return _resolve_new(_with_start(values), console)
+
+
+def _check_out(out: str) -> None:
+    if not out:
+        raise InputError("where should the model go? Name a directory: --out DIR")
+    if Path(out).exists() and not Path(out).is_dir():
+        raise InputError(f"{out}: is a file; name a folder with --out")
+
+
+def _resolve_new(values: Values, console: Console) -> ResolvedRun:
+    draft = build_recipe(values)
+    wanted = wanted_data(draft.model.kind)
+    if not draft.data.train:
+        raise InputError(f"what should it learn from? Name {wanted.data}: --train {wanted.files}")
+    survey = survey_data(draft, console)
+    preset = _choose_preset(draft, survey.examples, console)
+    if not draft.data.valid:
+        console.warn(f"no validation data (--valid {wanted.files}): quality will not be measured during training")
+    recipe = untie_vocabularies(build_recipe(merge(values, survey.settings), preset))
+    _check_ready_subwords(recipe, console)
+    if recipe.model.tie != draft.model.tie:
+        console.say("separate vocabularies: the source embedding has a matrix of its own (model.tie: target)")
+    digests = corpus_digests([*recipe.data.train, *recipe.data.valid])
+    sizes = {path: Path(path).stat().st_size for path in digests}
+    return ResolvedRun(recipe, Record(as_values(recipe), digests, sizes, survey.examples), resumes=False)
+
+
+def _check_ready_subwords(recipe: Recipe, console: Console) -> None:
+    """Warn of a vocabulary size that is not used, because subwords are taken over."""
+    if recipe.tokens.ready or (recipe.train.start and recipe.model.kind not in VISION):
+        size = len(ready_tokenizer(recipe).source)
+        if recipe.tokens.vocab_size not in (0, size):
+            there = recipe.tokens.ready or recipe.train.start
+            console.warn(f"tokens.vocab_size {recipe.tokens.vocab_size:,} is not used: the {size:,} subwords are those of {there}")
+
+
+def preview_recipe(values: Values, console: Console) -> Recipe:
+    """The recipe that a training would have, as far as its data is there to tell."""
+    values = _with_start(values)
+    draft = build_recipe(values)
+    files = [name for files in draft.data.train + draft.data.valid for name in (files.source, files.target) if name]
+    pairs = 0
+    if draft.data.train and draft.model.kind in PAIRED and all(Path(name).exists() for name in files):
+        pairs = survey_data(draft, console).examples
+    recipe = untie_vocabularies(build_recipe(values, _choose_preset(draft, pairs, console) if pairs else draft.preset))
+    size = recipe.tokens.vocab_size or (vocab_size_for(pairs) if pairs else 0)
+    if recipe.tokens.ready or recipe.train.start:
+        size = len(ready_tokenizer(recipe).source)
+    return dataclasses.replace(recipe, tokens=dataclasses.replace(recipe.tokens, vocab_size=size))
+
+
+def _choose_preset(draft: Recipe, examples: int, console: Console) -> str:
+    """The preset that is named, or the one that suits the data, which is reported."""
+    if draft.preset:
+        return draft.preset
+    preset, what = preset_for(examples), plural(examples, wanted_data(draft.model.kind).example)
+    but = f"; the model is as in {draft.train.start}" if draft.train.start else ""
+    console.say(f"preset {preset}: suits a corpus of {what} (another: --preset NAME){but}")
+    return preset
+
+
+def _with_start(values: Values) -> Values:
+    """Settings, above those of the folder that training starts from, if it does; a preset that is named stands in between."""
+    draft = build_recipe(values)
+    if not draft.train.start:
+        return values
+    begin = start_settings(draft.train.start)
+    check_same_kind(values, begin["model"], f"train.start: {draft.train.start} holds", "start from another")
+    return merge(merge(begin, preset_values(draft.preset, begin)), values)
+
+
+def start_settings(folder: str) -> Values:
+    """The settings of the folder that training starts from: they hold where neither a person nor a preset says otherwise."""
+    if not Path(folder).is_dir():
+        raise InputError(f"train.start: {folder}: no such folder")
+    recipe = read_json(current_folder(Path(folder)) / "config.json").get("recipe")
+    if not isinstance(recipe, dict) or not isinstance(recipe.get("model"), dict):
+        raise InputError(f"train.start: {folder}: config.json describes no model")
+    wanted = {"tokens": ("joint",), "data": ("source_lang", "target_lang"), "search": ("beam_size", "length_penalty")}
+    there = {section: recipe.get(section) for section in wanted}
+    kept = {
+        section: {name: found[name] for name in wanted[section] if name in found}
+        for section, found in there.items()
+        if isinstance(found, dict)
+    }
+    return {"model": recipe["model"]} | kept
