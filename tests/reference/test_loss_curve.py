@@ -53,10 +53,9 @@ def trainer(tmp_path):
     recipe = tiny_recipe(tmp_path / "run", write_pairs(tmp_path, "train", sentences(60)))
     recipe["model"] |= {"dropout": 0.0, "attention_bias": True, "encoder_layers": 2}
     recipe["batches"]["tokens"] = 100
-    recipe["train"]["precision"] = "float32"
+    recipe["train"] |= {"precision": "float32", "threads": 2}
     console = Console(quiet=True, stream=io.StringIO())
     before = torch.get_num_threads()
-    torch.set_num_threads(2)
     with prepare(recipe, console) as prepared:
         made = Trainer(prepared, console)
     made.model.train()
