@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -61,3 +62,8 @@ def flags(recipe: dict[str, dict[str, Any]]) -> list[str]:
             for row in rows:
                 result += [f"--{section}.{key}", *map(str, row)]
     return result
+
+
+def drawn_points(svg: Path, colour: str = "#") -> int:
+    """How many markers of a colour an SVG of matplotlib has, those of its legend included."""
+    return len(re.findall(rf'<use [^>]*style="fill: {colour}', svg.read_text(encoding="utf-8")))

@@ -10,7 +10,7 @@ import torch
 import yaml
 
 from made_trees import write_treebank
-from samples import environment
+from samples import drawn_points, environment
 from undivided.cli import main
 from undivided.config import SearchConfig
 from undivided.inference.translator import Translation, Translator
@@ -171,8 +171,8 @@ def test_f1_by_length_is_drawn_for_every_parser(table):
     assert "](report-length.svg)" in (table / "report.md").read_text()
     for name in ("tiny", "lstm", GRAMMAR):
         assert f">{name}</text>" in picture
-    assert picture.count("<polyline") == 3
-    assert picture.count('r="4"') == 3 * len(by_length)
+    assert picture.count('<g id="LineCollection') == 3
+    assert drawn_points(table / "report-length.svg") == 3 * (len(by_length) + 1)  # the legend shows one of each
     assert all(f">{words}</text>" in picture for words in by_length)
     assert sum(int(row["sentences"]) for row in by_length.values()) == 12
 

@@ -24,9 +24,12 @@ def report_path(text: str) -> str:
     return text
 
 
-def report_of(options: argparse.Namespace, folder: Path) -> Path:
-    """The path of the report: `--report`, else report.md in the output folder."""
-    return Path(options.report) if options.report else folder / "report.md"
+def choose_report(options: argparse.Namespace, default: Path) -> Path:
+    """The path of the report; a missing matplotlib is an error now, not after hours of training."""
+    from undivided.look.picture import need_matplotlib
+
+    need_matplotlib()
+    return Path(options.report) if options.report else default
 
 
 def settings_of(options: argparse.Namespace) -> Values:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from undivided.cli.paper.options import add_common, report_of, settings_of
+from undivided.cli.paper.options import add_common, choose_report, settings_of
 from undivided.config import CorpusFiles, Recipe, build_recipe
 from undivided.config.flags import add_settings
 from undivided.config.settings import Values, iter_settings, merge
@@ -69,6 +69,6 @@ def run_race(options: argparse.Namespace) -> None:
     config = RaceConfig(recipes, names, options.seeds, test, Path(options.out))
     for name in names:
         build_recipe(settings_for(config, name))
-    console, path = Console(options.quiet), report_of(options, Path(options.out))
+    console, path = Console(options.quiet), choose_report(options, config.out / "report.md")
     print(write_report(config, race(config, console), path, options.arguments))
     console.say(f"the report is in {path}")

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from undivided.cli.paper.options import add_common, numbers
+from undivided.cli.paper.options import add_common, choose_report, numbers
 from undivided.core.console import Console
 
 
@@ -53,7 +53,7 @@ def run_table1(options: argparse.Namespace) -> None:
         options.repetitions,
         options.paths,
     )
-    console, path = Console(options.quiet), Path(options.report or "table1.md")
+    console, path = Console(options.quiet), choose_report(options, Path("table1.md"))
     found = table1(setup, options.threads, console)
     print(write_report(setup, found, options.threads, path, options.arguments))
     console.say(f"the report is in {path}")

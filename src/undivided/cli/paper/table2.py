@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from undivided.cli.paper.options import add_common, report_of, settings_of
+from undivided.cli.paper.options import add_common, choose_report, settings_of
 from undivided.config import Recipe
 from undivided.config.flags import add_settings
 from undivided.config.settings import merge
@@ -60,8 +60,8 @@ def run_table2(options: argparse.Namespace) -> None:
         console.say("the data is prepared; now train on all GPUs of this machine, then score:")
         print("\n".join(commands(options.arguments, out)[1:]))
         return
+    path = choose_report(options, out / "report.md")
     run = train_and_score(values, Path(options.data), out, checksums, console) if options.recipe else None
-    path = report_of(options, out)
     print(write_report(run, path, options.arguments))
     for score in run.scores if run is not None else ():
         print(score)

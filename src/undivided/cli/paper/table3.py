@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from undivided.cli.paper.options import add_common, report_of, settings_of
+from undivided.cli.paper.options import add_common, choose_report, settings_of
 from undivided.config import CorpusFiles, Recipe, build_recipe
 from undivided.config.flags import add_settings
 from undivided.config.settings import merge
@@ -62,7 +62,7 @@ def run_table3(options: argparse.Namespace) -> None:
 
     out, console = Path(options.out), Console(options.quiet)
     config = Table3Config(merge(merge(BUDGET, values), NO_AVERAGE), rows, options.seeds, options.other_seeds, test, out)
+    path = choose_report(options, out / "report.md")
     table = table3(config, console)
-    path = report_of(options, out)
     print(write_report(config, table, path, options.arguments))
     console.say(f"the report is in {path}")

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from undivided.cli.paper.options import add_common, at_least_0, report_of, settings_of
+from undivided.cli.paper.options import add_common, at_least_0, choose_report, settings_of
 from undivided.config import Recipe
 from undivided.config.flags import add_settings
 from undivided.config.settings import merge
@@ -60,7 +60,7 @@ def run_table4(options: argparse.Namespace) -> None:
     from undivided.paper.parsing.table4 import table4, write_report
 
     out, trees, tree_format = Path(options.out), Path(options.trees), TreeFormat(options.form, options.tags)
-    path = report_of(options, out)
+    path = choose_report(options, out / "report.md")
     console = Console(options.quiet)
     entries = table4(
         recipes, trees, tree_format, out, console, first=options.first, grafts=options.grafts, grammar=not options.no_grammar

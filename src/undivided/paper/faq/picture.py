@@ -1,4 +1,4 @@
-"""How all pictures of the questions look: by matplotlib (extra: look), small, in colours that all eyes can tell apart."""
+"""Pictures of the questions as small PNG files, by matplotlib (extra: look)."""
 
 from __future__ import annotations
 
@@ -8,26 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from undivided.core.files import write_atomic
+from undivided.paper.chart import COLOURS, STYLE
 from undivided.paper.faq.question import Question
-from undivided.paper.report import COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 BLUE, ORANGE, GREEN, PINK, YELLOW, SKY, BLACK = COLOURS
-
-STYLE: Any = {
-    "font.family": ["DejaVu Sans"],  # comes with matplotlib; labels are in English because no Korean font does
-    "font.size": 9,
-    "axes.titlesize": 9.5,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e4e4e4",
-    "legend.frameon": False,
-    "legend.fontsize": 8,
-    "axes.axisbelow": True,
-}
 
 
 def write_picture(question: Question[Any], numbers: Any, path: Path) -> None:
@@ -41,14 +28,14 @@ def write_picture(question: Question[Any], numbers: Any, path: Path) -> None:
         question.draw(numbers, figure)
         drawn = BytesIO()
         figure.savefig(drawn, format="png", dpi=110)
-    # Few colours: a picture then takes a third of the bytes, and looks the same.
+    # With few colours a picture takes a third of the bytes and looks the same.
     small = BytesIO()
     Image.open(drawn).convert("RGB").quantize(96).save(small, format="png", optimize=True)
     write_atomic(path, small.getvalue())
 
 
 def plot_band(axes: Axes, xs: Any, runs: Any, colour: str, label: str, style: str = "-") -> None:
-    """A line through the means of several runs, and a band from the least to the largest."""
+    """A line through the means of several runs, and a band from the smallest to the largest."""
     columns = list(zip(*runs, strict=True))
     means = [sum(column) / len(column) for column in columns]
     axes.fill_between(xs, [min(column) for column in columns], [max(column) for column in columns], color=colour, alpha=0.18, lw=0)
@@ -56,7 +43,7 @@ def plot_band(axes: Axes, xs: Any, runs: Any, colour: str, label: str, style: st
 
 
 def draw_heat_map(axes: Axes, cells: Any, columns: list[str], rows: list[str]) -> None:
-    """A small heat map with its numbers; cells that are exactly 0 stay white and have none."""
+    """A small heat map with its numbers; cells that are exactly 0 stay white and empty."""
     top = max(max(row) for row in cells)
     shades = [[(value / top) ** 0.7 if value else math.nan for value in row] for row in cells]
     axes.imshow(shades, cmap="Blues", vmin=-0.1, vmax=1.7, aspect="auto")

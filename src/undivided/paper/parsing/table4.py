@@ -16,6 +16,7 @@ from undivided.core.errors import InputError
 from undivided.data.store import open_store
 from undivided.inference.translator import Translator
 from undivided.paper import report
+from undivided.paper.chart import Chart, Series
 from undivided.paper.parsing.brackets import Agreement, Counts, compute_agreement, sentence_counts
 from undivided.paper.parsing.cky import LONGEST, Parse, Parser
 from undivided.paper.parsing.linear import FAULTS, Fault, repair_with_faults
@@ -287,11 +288,11 @@ def _by_length(entries: Sequence[Entry], bins: Sequence[tuple[int, int]]) -> str
     return report.table(["words", "sentences", *(entry.name for entry in entries)], rows)
 
 
-def _length_chart(entries: Sequence[Entry], bins: Sequence[tuple[int, int]]) -> report.Chart:
+def _length_chart(entries: Sequence[Entry], bins: Sequence[tuple[int, int]]) -> Chart:
     series = []
     for entry in entries:
         parts = [_of_length(entry, *each) for each in bins]
         points = [(float(place), compute_agreement(part).f1) for place, part in enumerate(parts)]
-        series.append(report.Series(entry.name, points, [_spread(part) for part in parts]))
+        series.append(Series(entry.name, points, [_spread(part) for part in parts]))
     names = [_bin_name(*each) for each in bins]
-    return report.Chart("F1 by length of the sentence", "words that count", "labelled F1", series, names=names)
+    return Chart("F1 by length of the sentence", "words that count", "labelled F1", series, names=names)

@@ -10,8 +10,8 @@ import numpy as np
 
 from undivided.core.console import plural
 from undivided.paper import report
+from undivided.paper.chart import Chart, Series
 from undivided.paper.race.race import ENTRANTS, RaceConfig, RaceResult, length_bins, settings_for
-from undivided.paper.report import Chart, Series
 from undivided.paper.table3.report import signature
 from undivided.paper.table3.table import bleu_of, log_perplexity_of
 

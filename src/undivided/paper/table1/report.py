@@ -8,6 +8,7 @@ from pathlib import Path
 
 from undivided.core.console import plural
 from undivided.paper import report
+from undivided.paper.chart import Chart, Series
 from undivided.paper.table1.layers import CONTIGUOUS, KINDS, RECURRENT, SELF_ATTENTION, SEPARABLE, Kind, feed_forward_operations
 from undivided.paper.table1.measure import BATCH_FACTOR, Crossing, Fit, cache_sizes
 from undivided.paper.table1.table import HEAD, AttentionComparison, Measurements, Setup, crossovers, exponents
@@ -275,13 +276,13 @@ def _additive_verdict(compared: Sequence[AttentionComparison]) -> str:
     )
 
 
-def _time_chart(found: Measurements, d: int) -> report.Chart:
-    series = [report.Series(kind.name, [(each.n, 1000 * each.seconds) for each in found.of(kind, d)]) for kind in KINDS]
-    return report.Chart(f"Time of a layer at d = {d}", "n, positions", "milliseconds", series, log=True)
+def _time_chart(found: Measurements, d: int) -> Chart:
+    series = [Series(kind.name, [(each.n, 1000 * each.seconds) for each in found.of(kind, d)]) for kind in KINDS]
+    return Chart(f"Time of a layer at d = {d}", "n, positions", "milliseconds", series, log=True)
 
 
-def _crossover_chart(crossed: Sequence[tuple[int, Crossing | None]]) -> report.Chart:
+def _crossover_chart(crossed: Sequence[tuple[int, Crossing | None]]) -> Chart:
     known = [(float(d), at.n) for d, at in crossed if at]
     equal = [(float(d), float(d)) for d, _ in crossed]
-    series = [report.Series("n = d, by count", equal), report.Series("measured", known, joined=False)]
-    return report.Chart("Self-attention beside recurrence: equal times", "d, width", "n, positions", series, log=True)
+    series = [Series("n = d, by count", equal), Series("measured", known, connect=False)]
+    return Chart("Self-attention beside recurrence: equal times", "d, width", "n, positions", series, log=True)

@@ -24,6 +24,7 @@ from undivided.data.text_files import read_lines
 from undivided.inference.score import Score, bleu, moses
 from undivided.inference.translator import Translator
 from undivided.paper import report
+from undivided.paper.chart import Chart, Series
 from undivided.paper.runs import compute_lines, fingerprint, read_facts, train_or_load
 from undivided.paper.table2 import wmt
 from undivided.paper.table2.cost import PAPER, PAPER_TRAINING, SUSTAINED, paper_cost, sustained_here, training_cost, work
@@ -168,7 +169,7 @@ def write_report(run: Run | None, path: Path, arguments: Sequence[str]) -> str:
     return shown
 
 
-def _cost_chart() -> report.Chart:
+def _cost_chart() -> Chart:
     """The paper's own table as a picture: the best corner is the upper left one."""
     pairs = {
         "en–de": [(row.name, row.bleu_de, row.cost_de) for row in PAPER],
@@ -179,8 +180,8 @@ def _cost_chart() -> report.Chart:
         for who, ours in (("Transformer", True), ("before it", False)):
             chosen = [row[1:] for row in rows if row[0].startswith("Transformer") == ours]
             points = [(math.log10(cost), score) for score, cost in chosen if score and cost]
-            series.append(report.Series(f"{pair}, {who}", points, joined=False))
-    return report.Chart("BLEU over the cost of training (the paper's figures)", "FLOPs, power of 10", "BLEU", series)
+            series.append(Series(f"{pair}, {who}", points, connect=False))
+    return Chart("BLEU over the cost of training (the paper's figures)", "FLOPs, power of 10", "BLEU", series)
 
 
 def _figure(value: float | None) -> str:

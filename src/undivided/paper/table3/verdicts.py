@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from undivided.paper import report
+from undivided.paper.chart import Chart, Series
 from undivided.paper.table3.table import Figure, RowResult, bleu_of, log_perplexity_of
 
 STUDENT = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 9: 2.26}
@@ -159,16 +160,16 @@ def _total(name: str, differences: Sequence[Difference]) -> str:
     return f"- Of {len(differences)} rows by {name if name != 'bleu' else 'BLEU'}: {said}."
 
 
-def difference_chart(verdicts: dict[str, Verdict]) -> report.Chart:
+def difference_chart(verdicts: dict[str, Verdict]) -> Chart:
     """BLEU of each row less that of base, here with its noise and in the paper."""
     names = list(verdicts)
     ours = [(place - 0.12, verdicts[name].bleu) for place, name in enumerate(names)]
     finite = [0.0 if math.isinf(each.noise) else each.noise for _, each in ours]
-    here = report.Series(
+    here = Series(
         "here, with noise",
         [(place, each.difference) for place, each in ours],
         [(each.difference - noise, each.difference + noise) for (_, each), noise in zip(ours, finite, strict=True)],
-        joined=False,
+        connect=False,
     )
-    there = report.Series("paper", [(place + 0.12, verdicts[name].bleu.paper) for place, name in enumerate(names)], joined=False)
-    return report.Chart("BLEU of each row less that of base", "row of Table 3", "Δ BLEU", [here, there], names=names)
+    there = Series("paper", [(place + 0.12, verdicts[name].bleu.paper) for place, name in enumerate(names)], connect=False)
+    return Chart("BLEU of each row less that of base", "row of Table 3", "Δ BLEU", [here, there], names=names)
