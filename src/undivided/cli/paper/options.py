@@ -26,9 +26,9 @@ def report_path(text: str) -> str:
 
 def choose_report(options: argparse.Namespace, default: Path) -> Path:
     """The path of the report; a missing matplotlib is an error now, not after hours of training."""
-    from undivided.look.picture import need_matplotlib
+    from undivided.look.picture import require_matplotlib
 
-    need_matplotlib()
+    require_matplotlib()
     return Path(options.report) if options.report else default
 
 
