@@ -31,7 +31,7 @@ SESSION = [
     f'undivided look my-model "{SENTENCE}"',
 ]
 PAGE = "A little girl in a pink dress is playing with a dog in the garden."
-VIEW = {"width": 1180, "height": 720}
+VIEW = {"width": 1180, "height": 800}
 
 INK, PAPER, PROMPT, COMMAND = "#d7dce2", "#16191d", "#7cc48b", "#ffffff"
 CELL, LINE, SIZE, MARGIN = 8.4, 20, 14, 20
@@ -136,15 +136,6 @@ def photograph(model: Path, picture: Path) -> None:
         browser.close()
 
 
-def shrink(picture: Path) -> None:
-    """Save a picture with 256 colours, which is what a page of text and lines needs."""
-    from PIL import Image
-
-    with Image.open(picture) as image:
-        small = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)
-    small.save(picture, optimize=True)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, required=True, help="a model folder, English to German")
@@ -156,7 +147,6 @@ def main() -> int:
     session = record_session(options.model)
     (PICTURES / "terminal.svg").write_text(draw_terminal(session), encoding="utf-8")
     photograph(options.model, PICTURES / "look.png")
-    shrink(PICTURES / "look.png")
     for path in sorted(PICTURES.iterdir()):
         print(f"{path.relative_to(ROOT)}: {path.stat().st_size:,} bytes")
     return 0
