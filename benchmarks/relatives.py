@@ -37,7 +37,7 @@ from undivided.artifact import load_single_stack
 from undivided.core.console import plural
 from undivided.data.images import contact_sheet, encode_png, read_idx, read_images, read_labels, write_idx
 from undivided.data.text_files import raw_lines
-from undivided.inference.classify import Classifier, as_values
+from undivided.inference.classify import Classifier, to_values
 from undivided.inference.generate import Generator
 from undivided.models import DecoderOnly, Drawing
 from undivided.training.tasks.classes import shift_images
@@ -256,7 +256,7 @@ def compared(run: Run, title: str, recipe: str, files: dict[str, list[Path]], wi
     network, steps = Convolutions(len(classes), width, train.shape[-1]), found.recipe.train.max_steps
     teach(network, train, [classes.index(name) for name in names], steps, found.recipe.data.shift)
     with torch.no_grad():
-        places = [place for part in as_values(test).split(500) for place in network.eval()(part).argmax(dim=1).tolist()]
+        places = [place for part in to_values(test).split(500) for place in network.eval()(part).argmax(dim=1).tolist()]
     pixels = train[0].size
     rows = {
         f"linear (logistic regression, {(pixels + 1) * len(classes):,} parameters)": list(
@@ -303,7 +303,7 @@ class Convolutions(nn.Module):
 def teach(network: nn.Module, images: np.ndarray, labels: list[int], steps: int, shift: int) -> None:
     """Plain training of the CNN, with the same movement of images."""
     torch.manual_seed(1)
-    values, wanted = as_values(images), torch.tensor(labels)
+    values, wanted = to_values(images), torch.tensor(labels)
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3, weight_decay=0.05)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     for step in range(steps):
@@ -356,7 +356,7 @@ def copies(model: Path, images: np.ndarray, train: np.ndarray) -> int:
     found = load_single_stack(model).model
     assert isinstance(found, Drawing)
     with torch.no_grad():
-        drawn, real = (found.codebook.tokens(as_values(values)).tolist() for values in (images, train))
+        drawn, real = (found.codebook.tokens(to_values(values)).tolist() for values in (images, train))
     known = {tuple(row) for row in real}
     return sum(tuple(row) in known for row in drawn)
 

@@ -119,7 +119,7 @@ class Contest:
         target = self.artifact.tokenizer.target
         (home / "pieces.json").write_text(json.dumps(target.pieces(range(len(target)))))
         measure.export_weights(self.artifact.model, home / "weights.npz")
-        self.converted = {kind: engine._converted(self.artifact, self.folder, kind, QUIET) for kind in engine.WEIGHTS}
+        self.converted = {kind: engine._convert_with(self.artifact, self.folder, kind, QUIET) for kind in engine.WEIGHTS}
         self.job: dict[str, Any] = {
             "model": measure.shape_of(self.model),
             "vocabulary": len(target),

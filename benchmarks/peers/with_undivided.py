@@ -56,13 +56,13 @@ def force_length(length: int) -> None:
     """Every search ends after so many tokens. The model of the benchmark never ends by itself."""
     from undivided.inference import search
 
-    begun = search._begun
+    begun = search.start_search
 
     def limited(*args):
         state, limits, forced = begun(*args)
         return state, limits.clamp(min=length, max=length), forced
 
-    search._begun = limited
+    search.start_search = limited
 
 
 class Translating:

@@ -11,7 +11,7 @@ from undivided.config import ModelConfig, SearchConfig
 from undivided.core.ids import BOS, EOS, PAD, UNK
 from undivided.data.batches import make_batch
 from undivided.inference.hypothesis import length_penalty
-from undivided.inference.search import draw, forced_scores, search
+from undivided.inference.search import draw_tokens, forced_scores, search
 from undivided.models import make_model
 
 CPU = torch.device("cpu")
@@ -325,7 +325,7 @@ def test_draws_follow_the_sharpened_and_truncated_distribution(changes, allowed)
     probability = torch.tensor([0.1, 0.4, 0.06, 0.25, 0.04, 0.15])
     config = SearchConfig(sample=True, **changes)
     chance = (torch.arange(20_000, dtype=torch.float64) + 0.5) / 20_000
-    drawn = draw(probability.log().expand(1, 20_000, 6), chance[None], config)[0]
+    drawn = draw_tokens(probability.log().expand(1, 20_000, 6), chance[None], config)[0]
     kept = probability.pow(1 / config.temperature).topk(allowed)
     wanted = torch.zeros(6).scatter(0, kept.indices, kept.values / kept.values.sum())
     torch.testing.assert_close(drawn.bincount(minlength=6) / 20_000, wanted, atol=1e-3, rtol=0)

@@ -17,7 +17,7 @@ from undivided.artifact import load_artifact, save, save_artifact
 from undivided.artifact.weights import weights
 from undivided.core.console import Console
 from undivided.core.files import sha256_of
-from undivided.inference.workers import leader as shards
+from undivided.inference.workers import coordinator as shards
 from undivided.training import checkpoint
 
 PAIRS = sentences(40, seed=3)

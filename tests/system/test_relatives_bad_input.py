@@ -93,8 +93,8 @@ def test_a_prompt_longer_than_the_context(tmp_path, run):
     flags += ["--data.max_length", "12", "--vocab-size", "300", "--max-steps", "2", "--batch-tokens", "100", "--threads", "1"]
     assert run("train", "--train", text, "--out", tmp_path / "m", *flags).code == 0
     ran = run("generate", tmp_path / "m", "the dog " * 40, "a cat", "my bird " * 40)
-    refused(ran, "prompt 1 has", "prompt 3 has", "but the context of this model ends at 12")
+    refused(ran, "prompt 1 has", "prompt 3 has", "but the context of this model has 12")
     assert ran.err.count("\n") == 1
     ran = run("generate", tmp_path / "m", "the", "--temperature", "0", "--top-p", "-1", "--scale", "0")
     assert ran.code == 2
-    refused(run("generate", tmp_path / "m", "the", "--temperature", "0", "--top-p", "-1"), "temperature: 0", "top_p: -1")
+    refused(run("generate", tmp_path / "m", "the", "--temperature", "0", "--top-p", "-1"), "temperature: 0", "top-p: -1")

@@ -53,7 +53,7 @@ def run_classify(options: argparse.Namespace) -> None:
 def _classify(classifier: Classifier, name: str) -> list[Class]:
     """Classify what a file holds; an error names the file."""
     where = "stdin" if name == "-" else name
-    if classifier.sees:
+    if classifier.reads_images:
         from undivided.data.images import read_images
 
         if name == "-":

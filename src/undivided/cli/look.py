@@ -52,12 +52,12 @@ def run_look(options: argparse.Namespace) -> None:
         raise InputError("nothing to look at, or too much: give either a text or --corpus FILE …")
     if options.corpus:
         return run_look_corpus(options, console)
-    from undivided.inference.lines import decoded
+    from undivided.data.text_files import decode_lines
     from undivided.inference.translator import Translator
     from undivided.look import View, count_what_if_runs, look, output_format, run_what_if, save_look, summarize
 
     kind = output_format(options.output) if options.output else "text"
-    text = next(decoded(input_lines("-"), "stdin", console.warn), "") if options.text == "-" else options.text
+    text = next(decode_lines(input_lines("-"), "stdin", console.warn), "") if options.text == "-" else options.text
     translator = Translator(options.model, options.device, options.threads, "torch")
     view = View(options.use, options.layer, options.head, options.grid)
     seen = look(translator, text, options.target, **search)

@@ -49,11 +49,11 @@ def run_score(options: argparse.Namespace) -> None:
     search = search_options(options)
     keep_apart(options.output, options.file, *options.reference)
     from undivided.artifact import model_kind
-    from undivided.inference.score import Score, moses_bleu, perplexity, score, score_relative
+    from undivided.inference.score import Score, moses_bleu, perplexity, score, score_single_stack
 
     if options.model and model_kind(options.model) in SINGLE_STACK:
         _print_scores(
-            [score_relative(options.model, options.file, options.reference, options.device, options.threads)], options.json
+            [score_single_stack(options.model, options.file, options.reference, options.device, options.threads)], options.json
         )
         return
     if not options.reference:

@@ -62,15 +62,6 @@ def input_lines(name: str) -> Iterator[bytes]:
 
 def input_text(name: str) -> Iterator[str]:
     """The lines of a file or of stdin as text; an error names the line."""
-    from undivided.data.text_files import MAX_LINE_BYTES
+    from undivided.data.text_files import decode_lines
 
-    where = "stdin" if name == "-" else name
-    for number, line in enumerate(input_lines(name), 1):
-        if b"\0" in line:
-            raise InputError(f"{where}, line {number:,}: holds a NUL character; is this a text file?")
-        if len(line) > MAX_LINE_BYTES:
-            raise InputError(f"{where}, line {number:,}: longer than {MAX_LINE_BYTES:,} bytes")
-        try:
-            yield line.decode("utf-8")
-        except UnicodeDecodeError:
-            raise InputError(f"{where}, line {number:,}: not valid UTF-8") from None
+    return decode_lines(input_lines(name), "stdin" if name == "-" else name)

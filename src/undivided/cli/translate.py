@@ -61,7 +61,8 @@ def run_translate(options: argparse.Namespace) -> None:
     if options.workers is not None or options.ray is not None:
         _translate_by_workers(options, search, console)
         return
-    from undivided.inference.lines import decoded, remarks, written
+    from undivided.data.text_files import decode_lines
+    from undivided.inference.lines import describe_problems, format_line
     from undivided.inference.translator import Translator
 
     translator = Translator(options.model, options.device, options.threads, options.engine, console)
@@ -73,12 +74,12 @@ def run_translate(options: argparse.Namespace) -> None:
     progress = Progress(console, "translated lines", count_lines(options.file))
     warnings = LimitedWarnings(console)
     with open_output(options.output) as out:
-        lines = decoded(input_lines(options.file), options.file if options.file != "-" else "stdin", warnings.add)
+        lines = decode_lines(input_lines(options.file), options.file if options.file != "-" else "stdin", warnings.add)
         results = translator.stream(lines, prefixes, progress.advance, **search)
         for number, result in enumerate(results, 1):
-            for remark in remarks(number, result, search.get("n_best", 1)):
+            for remark in describe_problems(number, result, search.get("n_best", 1)):
                 warnings.add(remark)
-            text = written(number, result, options.scores, search.get("n_best", 1))
+            text = format_line(number, result, options.scores, search.get("n_best", 1))
             # Files get the text as it is; on a terminal, control characters are escaped and the status line makes room.
             if out.isatty():
                 console.clear()
@@ -98,7 +99,7 @@ def describe_search(translator: Translator, search: dict[str, Any]) -> str:
 def _translate_by_workers(options: argparse.Namespace, search: dict[str, Any], console: Console) -> None:
     """Translate a file by several processes or a Ray cluster."""
     from undivided.inference.translator import Translator
-    from undivided.inference.workers.leader import translate_file
+    from undivided.inference.workers.coordinator import translate_file
 
     engine = options.engine
     if engine == "auto":

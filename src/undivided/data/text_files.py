@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -103,12 +103,41 @@ def read_lines(path: str | Path) -> list[str]:
     lines = []
     for number, line in enumerate(raw_lines(path), 1):
         if len(line) > MAX_LINE_BYTES:
-            raise InputError(f"{path}, line {number}: longer than {MAX_LINE_BYTES:,} bytes")
+            raise line_too_long(path, number)
         try:
             lines.append(line.decode("utf-8"))
         except UnicodeDecodeError:
             raise InputError(f"{path}, line {number}: not valid UTF-8") from None
     return lines
+
+
+def decode_lines(lines: Iterable[bytes], name: str, warn: Callable[[str], None] | None = None, first: int = 0) -> Iterator[str]:
+    """Lines as text, behind `first` lines of the same file. NUL characters and over-long lines are refused.
+
+    Bytes that are not UTF-8 are refused too or, where there is somebody to `warn`, read as \\ufffd, so that no line is lost.
+    """
+    for number, line in enumerate(lines, first + 1):
+        if b"\0" in line:
+            raise nul_character(name, number)
+        if len(line) > MAX_LINE_BYTES:
+            raise line_too_long(name, number)
+        try:
+            yield line.decode("utf-8")
+        except UnicodeDecodeError:
+            if warn is None:
+                raise InputError(f"{name}, line {number:,}: not valid UTF-8") from None
+            warn(f"line {number}: not valid UTF-8, the broken parts are read as \ufffd")
+            yield line.decode("utf-8", errors="replace")
+
+
+def nul_character(name: str | Path, number: int) -> InputError:
+    """The error for a line with a NUL character."""
+    return InputError(f"{name}, line {number:,}: holds a NUL character; is this a text file?")
+
+
+def line_too_long(name: str | Path, number: int) -> InputError:
+    """The error for a line that is not read to its end."""
+    return InputError(f"{name}, line {number:,}: longer than {MAX_LINE_BYTES:,} bytes; is this a text file? Break the line up")
 
 
 def strip_bom(lines: Iterable[bytes]) -> Iterator[bytes]:

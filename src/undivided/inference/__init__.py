@@ -1,1 +1,1 @@
-"""From a model folder to results: search, engines, `Translator`, generate, classify, score, many workers."""
+"""Use a trained model: search, engines, `Translator`, generate, classify, score, many workers."""

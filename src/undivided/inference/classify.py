@@ -17,20 +17,20 @@ from undivided.data.batches import pad_rows
 from undivided.models import EncoderOnly, Vision
 
 BATCH = 64
-"""Texts or images that are read together."""
+"""Texts or images of a batch."""
 
 
 class Class(NamedTuple):
-    """What something was taken for."""
+    """The class of a text or image."""
 
     name: str
     probability: float
     cut: bool = False
-    """Whether only the beginning of a text was read."""
+    """Whether the text was too long and only its beginning was read."""
 
 
 class Classifier:
-    """A model folder of an encoder-only or vision model that knows classes."""
+    """An encoder-only or vision model that was trained to classify."""
 
     def __init__(self, model: str | Path | SingleStackArtifact, device: str = "auto", threads: int = 0) -> None:
         self.artifact, self.device = open_single_stack(model, device, threads)
@@ -38,15 +38,15 @@ class Classifier:
         self.classes = self.artifact.recipe.data.classes
         if not self.classes or not isinstance(self.artifact.model, EncoderOnly | Vision):
             use = "fine-tune it with --train.start" if kind == "encoder_only" else f"use it with: undivided {command_for(kind)}"
-            raise InputError(f"{model}: knows no classes ({kind}); {use}")
+            raise InputError(f"{model}: was not trained to classify ({kind}); {use}")
 
     @property
-    def sees(self) -> bool:
-        """Whether it takes images, not texts."""
+    def reads_images(self) -> bool:
+        """Whether it classifies images, not texts."""
         return isinstance(self.artifact.model, Vision)
 
     def texts(self, texts: Sequence[str]) -> list[Class]:
-        """The class of each text; of one that is too long for the model, that of its beginning; of an empty one, none."""
+        """The class of each text: of one that is too long for the model, by its beginning; of an empty one, none."""
         rows, most = self.artifact.text.source.encode(texts), self.longest
         found = self.rows([row if len(row) <= most else [*row[: most - 1], EOS] for row in rows])
         return [
@@ -56,16 +56,18 @@ class Classifier:
 
     @property
     def longest(self) -> int:
-        """The subwords that are read of a text, with its end."""
+        """The most subwords of a text that are read, its end included."""
         return self.artifact.recipe.data.max_length - 1
 
     def rows(self, rows: Sequence[Sequence[int]]) -> list[Class]:
-        """The class of each row of ids, which `</s>` closes."""
+        """The class of each row of ids that ends with `</s>`."""
         order = sorted(range(len(rows)), key=lambda place: len(rows[place]))
         found: list[Class] = [Class("", 0.0)] * len(rows)
         for at in range(0, len(order), BATCH):
             places = order[at : at + BATCH]
-            for place, each in zip(places, self._named(self._read([[BOS, *rows[place]] for place in places])), strict=True):
+            for place, each in zip(
+                places, self._to_classes(self._text_logits([[BOS, *rows[place]] for place in places])), strict=True
+            ):
                 found[place] = each
         return found
 
@@ -74,31 +76,33 @@ class Classifier:
         config = self.artifact.recipe.model
         wanted = (config.channels, config.image_height, config.image_width)
         if images.shape[1:] != wanted:
-            seen, known = (f"{y} × {x} pixels in {plural_of(c)}" for c, y, x in (images.shape[1:], wanted))
-            raise InputError(f"images of {seen}, but this model was trained on {known}")
-        return [each for at in range(0, len(images), BATCH) for each in self._named(self._see(images[at : at + BATCH]))]
+            given, known = (f"{y} × {x} pixels in {describe_channels(c)}" for c, y, x in (images.shape[1:], wanted))
+            raise InputError(f"images of {given}, but this model was trained on {known}")
+        return [
+            each for at in range(0, len(images), BATCH) for each in self._to_classes(self._image_logits(images[at : at + BATCH]))
+        ]
 
-    def _read(self, rows: Sequence[Sequence[int]]) -> Tensor:
+    def _text_logits(self, rows: Sequence[Sequence[int]]) -> Tensor:
         tokens = pad_rows(rows).to(self.device)
         real = tokens != PAD
         with torch.inference_mode():
             return self.artifact.model(tokens, None if bool(real.all()) else real)
 
-    def _see(self, images: np.ndarray) -> Tensor:
+    def _image_logits(self, images: np.ndarray) -> Tensor:
         with torch.inference_mode():
-            return self.artifact.model(as_values(images).to(self.device))
+            return self.artifact.model(to_values(images).to(self.device))
 
-    def _named(self, logits: Tensor) -> Iterator[Class]:
+    def _to_classes(self, logits: Tensor) -> Iterator[Class]:
         probabilities, places = logits.float().softmax(dim=-1).max(dim=-1)
         for place, probability in zip(places.tolist(), probabilities.tolist(), strict=True):
             yield Class(self.classes[place], probability)
 
 
-def plural_of(channels: int) -> str:
+def describe_channels(channels: int) -> str:
     """`grey` or `3 colours`."""
     return "grey" if channels == 1 else f"{channels} colours"
 
 
-def as_values(images: np.ndarray) -> Tensor:
+def to_values(images: np.ndarray) -> Tensor:
     """Bytes → values from 0 to 1."""
     return torch.from_numpy(images.astype(np.float32) / 255)

@@ -1,12 +1,11 @@
-"""`Generator`: a prompt → text that goes on from it, or images of what it says."""
+"""`Generator`: a prompt → text that continues it, or images of what it says."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, Unpack
 
 import numpy as np
 import torch
@@ -14,16 +13,17 @@ from torch import Tensor
 
 from undivided.artifact import SingleStackArtifact, command_for, open_single_stack
 from undivided.config import DataConfig, SearchConfig
-from undivided.config.settings import check_range, suggest
+from undivided.config.settings import suggest
 from undivided.core.errors import InputError
 from undivided.core.ids import BOS, EOS, PAD
 from undivided.data.subwords import Subwords
-from undivided.inference.search import continued, draw, uniform
+from undivided.inference.search import continue_prompts, draw_tokens, uniform_numbers
+from undivided.inference.search_settings import SearchChanges, change_search, check_n_best
 from undivided.models import DecoderOnly, Drawing
 
 
 class Continuation(NamedTuple):
-    """A text that begins with its prompt."""
+    """A text, prompt included."""
 
     text: str
     score: float
@@ -38,88 +38,81 @@ class Generator:
         self.artifact, self.device = open_single_stack(model, device, threads)
         kind = self.artifact.recipe.model.kind
         if not isinstance(self.artifact.model, DecoderOnly | Drawing):
-            raise InputError(f"{model}: its kind ({kind}) writes nothing; use it with: undivided {command_for(kind)}")
+            raise InputError(f"{model}: its kind ({kind}) generates nothing; use it with: undivided {command_for(kind)}")
         self.model: DecoderOnly | Drawing = self.artifact.model
 
     @property
     def draws(self) -> bool:
-        """Whether it makes images, not text."""
+        """Whether it generates images, not text."""
         return isinstance(self.model, Drawing)
 
-    def search_config(self, **options: Any) -> SearchConfig:
-        """The settings of the model folder, with some replaced."""
-        known = {item.name: item for item in dataclasses.fields(SearchConfig)}
-        faults = []
-        for name, value in options.items():
-            try:
-                check_range(value, known[name])
-            except ValueError as error:
-                faults.append(f"{name}: {error}")
-        if faults:
-            raise InputError("; ".join(faults))
-        config = dataclasses.replace(self.artifact.recipe.search, **options)
-        if config.n_best > config.beam_size and not config.sample and not self.draws:
-            raise InputError(f"n_best: {config.n_best} texts need a beam_size of as many; it is {config.beam_size}")
+    def search_config(self, **changes: Unpack[SearchChanges]) -> SearchConfig:
+        """The model's own search settings with changes."""
+        config = change_search(self.artifact.recipe.search, **changes)
+        if not self.draws:
+            check_n_best(config)
         return config
 
-    def text(self, prompts: Sequence[str], **options: Any) -> list[list[Continuation]]:
-        """The n best, or drawn, continuations of each prompt."""
-        config, model = self.search_config(**options), self.model
+    def text(self, prompts: Sequence[str], **changes: Unpack[SearchChanges]) -> list[list[Continuation]]:
+        """The n best, or sampled, continuations of each prompt."""
+        config, model = self.search_config(**changes), self.model
         if not isinstance(model, DecoderOnly):
-            raise InputError("this model draws; name a file for the image")
+            raise InputError("this model draws images; name a file for the image with -o")
         subwords, context = self.artifact.text.source, self.artifact.recipe.data.max_length
         rows = [row[:-1] for row in subwords.encode(prompts)]
         over = [f"prompt {number} has {len(row):,}" for number, row in enumerate(rows, 1) if len(row) >= context]
         if over:
-            raise InputError(f"{'; '.join(over)} subwords, but the context of this model ends at {context:,}; shorten it")
+            raise InputError(f"{'; '.join(over)} subwords, but the context of this model has {context:,}; shorten the prompt")
         limits = torch.tensor([min(context, len(row) + config.max_extra) for row in rows], device=self.device)
-        found = continued(model, model.start(len(rows)), rows, config, limits)
+        found = continue_prompts(model, model.start(len(rows)), rows, config, limits)
         return [[Continuation(subwords.decode([each.tokens])[0], each.score, each.finished) for each in row] for row in found]
 
     def perplexity(self, lines: Sequence[str]) -> float:
-        """Of a text, line after line, for each of its subwords and ends of lines."""
+        """Perplexity of a text, for each of its subwords and ends of lines."""
         if not isinstance(self.model, DecoderOnly):
-            raise InputError("this model draws; it does not read text")
+            raise InputError("this model draws images; it has no perplexity of a text")
         rows = [np.array(row) for row in self.artifact.text.source.encode([line for line in lines if line.strip()])]
         if not rows:
             raise InputError("nothing to score: there is no text")
         return stream_perplexity(self.model, rows, self.artifact.recipe.data, self.device)
 
-    def images(self, texts: Sequence[str], **options: Any) -> np.ndarray:
-        """Images `N C Y X` as bytes, `n_best` drawn for each text; a function of the seed."""
-        config, model = self.search_config(**options), self.model
+    def images(self, texts: Sequence[str], **changes: Unpack[SearchChanges]) -> np.ndarray:
+        """Images `N C Y X` as bytes, `n_best` sampled for each text; they depend on the seed alone."""
+        config, model = self.search_config(**changes), self.model
         if not isinstance(model, Drawing):
-            raise InputError("this model writes text; it does not draw")
+            raise InputError("this model generates text; it draws no images")
         known = self.artifact.recipe.data.classes
         for name in texts:
             if known and name not in known:
-                raise InputError(f"{name!r} is nothing it learned to draw{suggest(name, known)}; it knows: {', '.join(known)}")
+                raise InputError(
+                    f"{name!r} is not a class that it learned to draw{suggest(name, known)}; it knows: {', '.join(known)}"
+                )
         given = captions(texts, self.artifact.text.source, self.artifact.recipe.data.max_length)
         given = given.repeat_interleave(config.n_best, dim=0).to(self.device)
         with torch.inference_mode():
-            codes = _drawn_codes(model, given, config)
+            codes = _sample_codes(model, given, config)
             pixels = model.codebook.draw(codes).clamp(0, 1)
         return (pixels * 255).round().byte().cpu().numpy()
 
 
-def begun(tokens: Tensor) -> Tensor:
-    """Tokens as a decoder-only model reads them: behind the end of a line another begins."""
+def start_lines(tokens: Tensor) -> Tensor:
+    """Tokens as a decoder-only model reads them: the end of a line is the start of the next."""
     return torch.where(tokens == EOS, BOS, tokens)
 
 
-def read_as(rows: Sequence[np.ndarray], config: DataConfig) -> list[np.ndarray]:
-    """Lines of ids, each closed by `</s>`, as the texts that a language model takes them for: one, or as many as there are."""
+def to_streams(rows: Sequence[np.ndarray], config: DataConfig) -> list[np.ndarray]:
+    """Lines of ids, each closed by `</s>`, as one stream (`data.rows: stream`) or as one for each line."""
     return [np.concatenate(rows)] if config.rows == "stream" else list(rows)
 
 
 def stream_perplexity(model: DecoderOnly, rows: Sequence[np.ndarray], config: DataConfig, device: torch.device) -> float:
-    """Of lines of ids, for each token."""
-    total = sum(stream_likelihood(model, text, config.max_length, device) for text in read_as(rows, config))
+    """Perplexity of lines of ids, for each token."""
+    total = sum(stream_likelihood(model, text, config.max_length, device) for text in to_streams(rows, config))
     return math.exp(-total / sum(map(len, rows)))
 
 
 def stream_likelihood(model: DecoderOnly, stream: np.ndarray, context: int, device: torch.device) -> float:
-    """Log-likelihood of a stream of ids, each token predicted once; all but the first have half a context before them."""
+    """Log-likelihood of a stream of ids, each token predicted once; all but the first have at least half a context before them."""
     half, total = max(1, context // 2), 0.0
     ids = torch.from_numpy(stream.astype(np.int64))
     with torch.inference_mode():
@@ -131,29 +124,29 @@ def stream_likelihood(model: DecoderOnly, stream: np.ndarray, context: int, devi
 
 
 def token_scores(model: DecoderOnly, row: Tensor, before: int = EOS) -> Tensor:
-    """Log-probability of each token of a row `T` after those before it, of which the first is `before`."""
-    read = begun(torch.cat([row.new_tensor([before]), row[:-1]]))
+    """Log-probability of each token of a row `T` after those before it; `before` comes before the first."""
+    read = start_lines(torch.cat([row.new_tensor([before]), row[:-1]]))
     logits = model.logits(model(read[None])[0]).float()
     return logits.log_softmax(dim=-1).gather(1, row[:, None])[:, 0]
 
 
 def captions(names: Sequence[str], subwords: Subwords, longest: int) -> Tensor:
-    """Texts as ids `B L`, each closed by `</s>` and filled up with `<pad>`, which is a token like others to the model."""
+    """Texts as ids `B L`, each closed by `</s>` and padded; to the model `<pad>` is a token like any other."""
     rows = subwords.encode(names)
     over = sorted({name for name, row in zip(names, rows, strict=True) if len(row) > longest})
     if over:
         shown = ", ".join(repr(name) for name in over[:3])
-        raise InputError(f"longer than the {longest} subwords that this model reads of a text (data.max_length): {shown}")
+        raise InputError(f"longer than the {longest} subwords that this model reads (data.max_length): {shown}")
     table = torch.full((len(rows), longest), PAD)
     for number, row in enumerate(rows):
         table[number, : len(row)] = torch.tensor(row)
     return table
 
 
-def _drawn_codes(model: Drawing, texts: Tensor, config: SearchConfig) -> Tensor:
-    """Codes `B N` drawn one after the other behind texts `B L`."""
+def _sample_codes(model: Drawing, texts: Tensor, config: SearchConfig) -> Tensor:
+    """Sample codes `B N` one after the other, after texts `B L`."""
     places = model.config.n_patches
-    chance = uniform(len(texts) * places, config.seed).view(len(texts), 1, places).to(texts.device)
+    chance = uniform_numbers(len(texts) * places, config.seed).view(len(texts), 1, places).to(texts.device)
     state = model.decoder.start(len(texts))
     logits = model.decoder.step(state, torch.full_like(texts[:, :1], BOS))
     for token in texts.split(1, dim=1):
@@ -161,7 +154,7 @@ def _drawn_codes(model: Drawing, texts: Tensor, config: SearchConfig) -> Tensor:
     codes: list[Tensor] = []
     while True:
         scores = logits[:, :, model.vocabulary :].float().log_softmax(dim=-1)
-        codes.append(draw(scores, chance[:, :, len(codes)], config))
+        codes.append(draw_tokens(scores, chance[:, :, len(codes)], config))
         if len(codes) == places:
             return torch.cat(codes, dim=1)
         logits = model.decoder.step(state, codes[-1] + model.vocabulary)

@@ -1,4 +1,4 @@
-"""What a search finds, and how it weighs lengths. Importing this must not import torch."""
+"""What a search finds, and its length penalty. Importing this must not import torch."""
 
 from __future__ import annotations
 

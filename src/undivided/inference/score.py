@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 
 from undivided.artifact import model_kind
 from undivided.config.model import DECODER_ONLY, DRAWING
-from undivided.core.console import plural
+from undivided.core.console import LoggingConsole, plural
 from undivided.core.errors import InputError
 from undivided.data.images import read_images, read_labels
 from undivided.data.text_files import read_lines
@@ -52,46 +53,56 @@ def score(hypotheses: Sequence[str], *references: Sequence[str], target_lang: st
 
 
 def bleu_metric(target_lang: str) -> BLEU:
-    """BLEU with the tokeniser that suits a language; Japanese and Korean go by characters where MeCab is not installed.
+    """BLEU with the tokeniser of a language; where that is not installed, over characters, with a warning.
 
-    Either way the signature tells.
+    Either way the signature names the tokeniser.
     """
     try:
         return BLEU(trg_lang=target_lang)
     except (RuntimeError, ImportError):
+        _warn_of_characters(target_lang)
         return BLEU(tokenize="char")
 
 
+@cache
+def _warn_of_characters(target_lang: str) -> None:
+    """Once for each language: validation measures BLEU again and again."""
+    LoggingConsole().warn(
+        f"BLEU of {target_lang!r} is measured over characters, because its tokeniser is not installed; scores over words are "
+        "not comparable. Install it with: pip install 'undivided[cjk]'"
+    )
+
+
 def bleu(hypotheses: Sequence[str], references: Sequence[str], target_lang: str = "") -> Score:
-    """sacreBLEU alone."""
+    """sacreBLEU only."""
     metric = bleu_metric(target_lang)
     value = metric.corpus_score(list(hypotheses), [list(references)])
     return Score("BLEU", value.score, str(metric.get_signature()))
 
 
-def score_relative(model: str | Path, file: str, labels: Sequence[str], device: str = "auto", threads: int = 0) -> Score:
-    """The perplexity that a decoder-only model has of a text, or the accuracy of one that knows classes."""
+def score_single_stack(model: str | Path, file: str, labels: Sequence[str], device: str = "auto", threads: int = 0) -> Score:
+    """The perplexity of a decoder-only model on a text, or the accuracy of a classifier."""
     kind = model_kind(model)
     if kind in DRAWING:
-        raise InputError(f"{model}: what a model draws has no score; look at it with: undivided generate")
+        raise InputError(f"{model}: drawings have no score; look at them with: undivided generate")
     if len(labels) != (kind not in DECODER_ONLY):
-        wants = "a text alone" if kind in DECODER_ONLY else "one file, and one with its labels behind it"
-        raise InputError(f"{model}: a model of kind {kind} is measured on {wants}")
+        wants = "a text only" if kind in DECODER_ONLY else "one file, followed by a file of its labels"
+        raise InputError(f"{model}: a model of kind {kind} is scored on {wants}")
     if kind in DECODER_ONLY:
         generator = Generator(model, device, threads)
         context = generator.artifact.recipe.data.max_length
         return Score("perplexity", generator.perplexity(read_lines(file)), f"tokens:subwords|end:counted|context:{context}")
     classifier = Classifier(model, device, threads)
-    found = classifier.images(read_images(file)) if classifier.sees else classifier.texts(read_lines(file))
-    names = read_labels(Path(labels[0]), classifier.classes) if classifier.sees else read_lines(labels[0])
+    found = classifier.images(read_images(file)) if classifier.reads_images else classifier.texts(read_lines(file))
+    names = read_labels(Path(labels[0]), classifier.classes) if classifier.reads_images else read_lines(labels[0])
     if len(names) != len(found) or not names:
         raise InputError(f"{file} has {plural(len(found), 'example')}, but {labels[0]} has {plural(len(names), 'label')}")
     right = sum(each.name == name for each, name in zip(found, names, strict=True))
     return Score("accuracy", 100 * right / len(names), f"percent|examples:{len(names)}")
 
 
-def moses() -> Any:
-    """The Moses tokeniser in Python, an extra."""
+def import_sacremoses() -> Any:
+    """The module `sacremoses`, or an error that says how to install it."""
     try:
         import sacremoses
     except ImportError:
@@ -101,15 +112,15 @@ def moses() -> Any:
 
 def moses_bleu(hypotheses: Sequence[str], references: Sequence[str], lang: str) -> Score:
     """Lowercased BLEU over Moses-normalised and -tokenised text, as in older papers (needs the extra `moses`)."""
-    sacremoses = moses()
+    sacremoses = import_sacremoses()
     normalise = sacremoses.MosesPunctNormalizer(lang).normalize
     tokenise = sacremoses.MosesTokenizer(lang).tokenize
 
-    def prepared(lines: Sequence[str]) -> list[str]:
+    def prepare(lines: Sequence[str]) -> list[str]:
         return [tokenise(normalise(line), escape=False, return_str=True).lower() for line in lines]
 
     metric = BLEU(tokenize="none", force=True)
-    value = metric.corpus_score(prepared(hypotheses), [prepared(references)])
+    value = metric.corpus_score(prepare(hypotheses), [prepare(references)])
     signature = f"{metric.get_signature()}|sacremoses:{sacremoses.__version__}.{lang}.normalised.tokenised.lowercased"
     return Score("BLEU-moses-lc", value.score, signature)
 

@@ -21,25 +21,25 @@ from undivided.nn import backend
 
 @dataclass(frozen=True)
 class BeamStep:
-    """What one step of beam search had before it, for whoever watches: `C` candidates of each sentence, best first."""
+    """The candidates of one step of beam search: `C` for each sentence, best first."""
 
     sentences: Tensor  # B
     parents: Tensor  # B C, which beam a candidate continues
     tokens: Tensor  # B C, with what
     totals: Tensor  # B C, log-probability of all its tokens
     ended: Tensor  # B C, whether it is taken as finished
-    going: Tensor  # B W, places of the candidates that go on as the next beams
+    kept: Tensor  # B W, indices of the candidates that become the next beams
 
 
-class Writer(Protocol):
-    """All that decoding asks of a model, whatever it reads from."""
+class StepDecoder(Protocol):
+    """A model that decodes step by step: all that search asks of it."""
 
     def step(self, state: Any, tokens: Tensor) -> Tensor:
         """One more token for each sentence and beam, `B W` → the next token's logits `B W V`; updates the state."""
 
 
-Rule: TypeAlias = Callable[[Tensor, Tensor], Tensor]
-"""The places of sentences in the batch `B` and what they have written so far `B W T` → what may follow, `B W V`."""
+Constraint: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+"""The indices of sentences in the batch `B` and their tokens so far `B W T` → which tokens may follow, `B W V`."""
 
 
 def search(
@@ -49,63 +49,63 @@ def search(
     device: torch.device,
     prefixes: Sequence[Sequence[int]] | None = None,
     keys: Sequence[int] | None = None,
-    watcher: Callable[[BeamStep], None] | None = None,
-    rule: Rule | None = None,
+    on_step: Callable[[BeamStep], None] | None = None,
+    constraint: Constraint | None = None,
 ) -> list[list[Hypothesis]]:
-    """The n best translations of each source, best first; samples in the order drawn. A batch has no influence on them.
+    """The n best translations of each source, best first; samples in the order drawn. They do not depend on the batch.
 
-    `prefixes` are target ids that translations must begin with. `keys` tell samples apart, whatever the batch.
-    A `watcher` is told of every step of beam search. A `rule` says what may follow what; nothing is found where it leaves
-    no way on.
+    `prefixes` are target ids that translations begin with. Samples depend on their `keys`, whatever the batch.
+    `on_step` is called after every step of beam search. A `constraint` says which tokens may follow; nothing is found where it
+    allows none.
     """
     with torch.inference_mode():
         if config.sample:
-            state, limits, forced = _begun(model, sources, config, device, prefixes)
+            state, limits, forced = start_search(model, sources, config, device, prefixes)
             return _sample(model, state, limits, forced, config, keys if keys is not None else range(len(sources)))
-        return begin_beam_search(model, sources, config, device, prefixes, watcher, rule).run()
+        return start_beam_search(model, sources, config, device, prefixes, on_step, constraint).run()
 
 
-def continued(
-    model: Writer, state: DecoderState, prompts: Sequence[Sequence[int]], config: SearchConfig, limits: Tensor
+def continue_prompts(
+    model: StepDecoder, state: DecoderState, prompts: Sequence[Sequence[int]], config: SearchConfig, limits: Tensor
 ) -> list[list[Hypothesis]]:
-    """The n best continuations of each prompt, which they begin with, from a state that has seen nothing yet."""
+    """The n best continuations of each prompt, prompt included, from the state before the first token."""
     with torch.inference_mode():
-        forced = _forced(prompts, limits)
+        forced = _pad_prefixes(prompts, limits)
         if config.sample:
             return _sample(model, state, limits, forced, config, range(len(prompts)))
         return BeamSearch(model, state, limits, forced, config).run()
 
 
-def begin_beam_search(
+def start_beam_search(
     model: Seq2Seq,
     sources: Sequence[Sequence[int]],
     config: SearchConfig,
     device: torch.device,
     prefixes: Sequence[Sequence[int]] | None = None,
-    watcher: Callable[[BeamStep], None] | None = None,
-    rule: Rule | None = None,
+    on_step: Callable[[BeamStep], None] | None = None,
+    constraint: Constraint | None = None,
 ) -> BeamSearch:
-    """The sources read, and a beam search over them that has not yet taken a step."""
-    return BeamSearch(model, *_begun(model, sources, config, device, prefixes), config, watcher, rule)
+    """Encode the sources and prepare a beam search over them, before its first step."""
+    return BeamSearch(model, *start_search(model, sources, config, device, prefixes), config, on_step, constraint)
 
 
-def _begun(
+def start_search(
     model: Seq2Seq,
     sources: Sequence[Sequence[int]],
     config: SearchConfig,
     device: torch.device,
     prefixes: Sequence[Sequence[int]] | None,
 ) -> tuple[DecoderState, Tensor, Tensor]:
-    """The state before the first step, the length limits `B` and what is forced `B P`."""
+    """Encode the sources: the state before the first step, the length limits `B` and the forced tokens `B P`."""
     src = pad_rows(sources).to(device)
     src_mask = None if bool((src != PAD).all()) else src != PAD
     limits = torch.tensor([len(row) - 1 + config.max_extra for row in sources], device=device)
     state = model.start(model.encode(src, src_mask))
-    return state, limits, _forced(prefixes, limits)
+    return state, limits, _pad_prefixes(prefixes, limits)
 
 
-def _forced(prefixes: Sequence[Sequence[int]] | None, limits: Tensor) -> Tensor:
-    """Prefixes as `B P`, −1 where nothing is forced; a limit never cuts a prefix."""
+def _pad_prefixes(prefixes: Sequence[Sequence[int]] | None, limits: Tensor) -> Tensor:
+    """Prefixes as `B P`, padded with −1; limits are raised where they would cut a prefix."""
     if prefixes is None or not any(len(prefix) for prefix in prefixes):
         return limits.new_empty(len(limits), 0)
     forced = torch.full((len(prefixes), max(map(len, prefixes))), -1)
@@ -116,7 +116,7 @@ def _forced(prefixes: Sequence[Sequence[int]] | None, limits: Tensor) -> Tensor:
 
 
 def log_probabilities(logits: Tensor, forced: Tensor, place: int) -> Tensor:
-    """`B W V`: of each next token; −∞ for what is never written, and for all but a forced token."""
+    """Log-probability of each next token, `B W V`; −∞ for `<pad> <unk> <s>`, and for all but a forced token."""
     scores = logits.float().log_softmax(dim=-1)
     scores[..., [PAD, UNK, BOS]] = -math.inf
     if place < forced.shape[1]:
@@ -127,19 +127,19 @@ def log_probabilities(logits: Tensor, forced: Tensor, place: int) -> Tensor:
 
 
 class BeamSearch:
-    """Beam search over a batch; sentences leave it when they are done. With beam size 1 it is greedy search."""
+    """Beam search over a batch; sentences leave the batch when they are done. With beam size 1 it is greedy search."""
 
     def __init__(
         self,
-        model: Writer,
+        model: StepDecoder,
         state: DecoderState,
         limits: Tensor,
         forced: Tensor,
         config: SearchConfig,
-        watcher: Callable[[BeamStep], None] | None = None,
-        rule: Rule | None = None,
+        on_step: Callable[[BeamStep], None] | None = None,
+        constraint: Constraint | None = None,
     ) -> None:
-        self.model, self.state, self.config, self.watcher, self.rule = model, state, config, watcher, rule
+        self.model, self.state, self.config, self.on_step, self.constraint = model, state, config, on_step, constraint
         self.finished: list[list[Hypothesis]] = [[] for _ in limits]
         self.limits, self.forced = limits, forced  # B, B P
         self.sentences = torch.arange(len(limits), device=limits.device)  # B
@@ -158,58 +158,58 @@ class BeamSearch:
         best, parents, tokens = self._candidates(length, 2 * beam)
         ended = (tokens == EOS) & (best > -math.inf)
         self._finish(best[:, :beam], parents[:, :beam], ended[:, :beam], length)
-        # Of twice as many candidates as beams, at least as many as beams go on: each parent ends once.
-        going, choice = best.masked_fill(ended, -math.inf).topk(min(beam, best.shape[1]), dim=1)
-        if self.watcher is not None:
+        # Of twice as many candidates as beams, at least as many as beams are unfinished: each parent ends once.
+        scores, kept = best.masked_fill(ended, -math.inf).topk(min(beam, best.shape[1]), dim=1)
+        if self.on_step is not None:
             taken = ended & (torch.arange(ended.shape[1], device=ended.device) < beam)
-            self.watcher(BeamStep(self.sentences, parents, tokens, best, taken, choice))
-        parents, tokens = parents.gather(1, choice), tokens.gather(1, choice)
-        written = self.tokens.gather(1, parents[:, :, None].expand(-1, -1, length))
-        self.tokens, self.scores = torch.cat([written, tokens[:, :, None]], dim=2), going
-        keep = self._undone(going, length)
-        self.tokens, self.scores, self.sentences = self.tokens[keep], going[keep], self.sentences[keep]
+            self.on_step(BeamStep(self.sentences, parents, tokens, best, taken, kept))
+        parents, tokens = parents.gather(1, kept), tokens.gather(1, kept)
+        before = self.tokens.gather(1, parents[:, :, None].expand(-1, -1, length))
+        self.tokens, self.scores = torch.cat([before, tokens[:, :, None]], dim=2), scores
+        keep = self._unfinished_rows(scores, length)
+        self.tokens, self.scores, self.sentences = self.tokens[keep], scores[keep], self.sentences[keep]
         self.limits, self.forced = self.limits[keep], self.forced[keep]
         if len(keep):
             self.state = self.state.select(keep, parents[keep])
 
     def _candidates(self, length: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The best ways on, best first, each `B C`: log-probabilities of all their tokens, which beam they continue, with what."""
+        """The best continuations, best first, each `B C`: their total log-probabilities, the beams they extend, the new tokens."""
         logits = self.model.step(self.state, self.tokens[:, :, -1])
-        if self.rule is None and length > self.forced.shape[1] and backend.decodes_with_kernels(logits):
+        if self.constraint is None and length > self.forced.shape[1] and backend.decodes_with_kernels(logits):
             # The best of all are among the best of each beam.
             scores, listed = backend.top_tokens(logits, min(count, logits.shape[-1]), EOS)
         else:
             scores, listed = log_probabilities(logits, self.forced, length - 1), None
-            if self.rule is not None:
-                scores.masked_fill_(~self.rule(self.sentences, self.tokens[:, :, 1:]), -math.inf)
+            if self.constraint is not None:
+                scores.masked_fill_(~self.constraint(self.sentences, self.tokens[:, :, 1:]), -math.inf)
         totals = (self.scores[:, :, None] + scores).flatten(1)  # B (W V), or of each beam only its best
         best, places = totals.topk(min(count, totals.shape[1]), dim=1)
         tokens = places % scores.shape[-1] if listed is None else listed.flatten(1).gather(1, places)
         return best, places // scores.shape[-1], tokens
 
     def _finish(self, best: Tensor, parents: Tensor, ended: Tensor, length: int) -> None:
-        """Take the hypotheses that have just ended."""
+        """Collect the hypotheses that have just ended."""
         for row, column in ended.nonzero().tolist():
             tokens = self.tokens[row, parents[row, column], 1:].tolist()
             self._add(int(self.sentences[row]), tokens, float(best[row, column]), length, finished=True)
 
-    def _undone(self, going: Tensor, length: int) -> Tensor:
-        """The rows whose search goes on. [paper 6.1: at most input + 50, terminated early when possible]"""
+    def _unfinished_rows(self, scores: Tensor, length: int) -> Tensor:
+        """The rows whose search continues. [paper 6.1: at most input + 50, terminated early when possible]"""
         rows = []
-        alive = zip(self.sentences.tolist(), self.limits.tolist(), going[:, 0].tolist(), strict=True)
-        for row, (sentence, limit, best) in enumerate(alive):
-            if best == -math.inf or self._settled(self.finished[sentence], best, length, limit):
+        open_rows = zip(self.sentences.tolist(), self.limits.tolist(), scores[:, 0].tolist(), strict=True)
+        for row, (sentence, limit, best) in enumerate(open_rows):
+            if best == -math.inf or self._is_decided(self.finished[sentence], best, length, limit):
                 continue
             if length >= limit:
-                self._cut(row, sentence, length)
+                self._cut_at_limit(row, sentence, length)
             else:
                 rows.append(row)
-        return torch.tensor(rows, dtype=torch.long, device=going.device)
+        return torch.tensor(rows, dtype=torch.long, device=scores.device)
 
-    def _settled(self, finished: list[Hypothesis], best: float, length: int, limit: int) -> bool:
-        """Whether what goes on, at best with log-probability `best`, is no longer awaited.
+    def _is_decided(self, finished: list[Hypothesis], best: float, length: int, limit: int) -> bool:
+        """Whether unfinished hypotheses, the best with log-probability `best`, can be dropped.
 
-        Either it cannot beat the n best even at full length, or a whole beam has ended and it is behind as it stands.
+        Either they cannot beat the n best even at full length, or a whole beam has ended and they are behind as they stand.
         """
         if len(finished) < self.config.n_best:
             return False
@@ -217,8 +217,8 @@ class BeamSearch:
         behind = len(finished) >= self.config.beam_size and best / float(length_penalty(length, alpha)) <= to_beat
         return behind or best / float(length_penalty(limit, alpha)) <= to_beat
 
-    def _cut(self, row: int, sentence: int, length: int) -> None:
-        """At the length limit, unfinished hypotheses fill what is missing of the n best."""
+    def _cut_at_limit(self, row: int, sentence: int, length: int) -> None:
+        """At the length limit, unfinished hypotheses complete the n best."""
         for tokens, score in zip(self.tokens[row].tolist(), self.scores[row].tolist(), strict=True):
             if len(self.finished[sentence]) < self.config.n_best and score > -math.inf:
                 self._add(sentence, tokens[1:], score, length, finished=False)
@@ -230,21 +230,21 @@ class BeamSearch:
 
 
 def _sample(
-    model: Writer, state: DecoderState, limits: Tensor, forced: Tensor, config: SearchConfig, keys: Sequence[int]
+    model: StepDecoder, state: DecoderState, limits: Tensor, forced: Tensor, config: SearchConfig, keys: Sequence[int]
 ) -> list[list[Hypothesis]]:
-    """`n_best` independent draws for each source, a function of (seed, key) alone."""
+    """`n_best` independent samples for each source; they depend on (seed, key) alone."""
     batch, draws = len(limits), config.n_best
     parents = torch.zeros(batch, draws, dtype=torch.long, device=limits.device)
     state = state.select(torch.arange(batch, device=limits.device), parents)
     longest = int(limits.max())
-    chance = torch.stack([uniform(longest, config.seed, key, each) for key in keys for each in range(draws)])
+    chance = torch.stack([uniform_numbers(longest, config.seed, key, each) for key in keys for each in range(draws)])
     chance = chance.view(batch, draws, longest).to(limits.device)
     tokens = torch.full((batch, draws, 1), BOS, device=limits.device)
     total = torch.zeros(batch, draws, device=limits.device)
     ended = torch.zeros(batch, draws, dtype=torch.bool, device=limits.device)
     for place in range(longest):
         scores = log_probabilities(model.step(state, tokens[:, :, -1]), forced, place)
-        chosen = draw(scores, chance[:, :, place], config)
+        chosen = draw_tokens(scores, chance[:, :, place], config)
         gain = scores.gather(2, chosen[:, :, None])[:, :, 0]
         total = total + gain.masked_fill(ended, 0.0)
         tokens = torch.cat([tokens, chosen.masked_fill(ended, PAD)[:, :, None]], dim=2)
@@ -252,26 +252,26 @@ def _sample(
         if bool(ended.all()):
             break
     return [
-        [_drawn(row, float(score), config) for row, score in zip(*both, strict=True)]
+        [_to_hypothesis(row, float(score), config) for row, score in zip(*both, strict=True)]
         for both in zip(tokens.tolist(), total, strict=True)
     ]
 
 
-def _drawn(row: list[int], log_probability: float, config: SearchConfig) -> Hypothesis:
+def _to_hypothesis(row: list[int], log_probability: float, config: SearchConfig) -> Hypothesis:
     ids = [token for token in row[1:] if token != PAD]
     finished = bool(ids) and ids[-1] == EOS
     score = log_probability / float(length_penalty(len(ids), config.length_penalty))
     return Hypothesis(ids[:-1] if finished else ids, log_probability, score, finished)
 
 
-def uniform(count: int, *key: int) -> Tensor:
-    """Numbers from 0 to 1, a function of the key alone."""
+def uniform_numbers(count: int, *key: int) -> Tensor:
+    """Random numbers from 0 to 1 that depend on the key alone."""
     bits = random_bits(count, *key)
     return torch.from_numpy((bits >> 11).astype("float64") * 2.0**-53)
 
 
-def draw(scores: Tensor, chance: Tensor, config: SearchConfig) -> Tensor:
-    """`B W`: tokens at the given quantiles of the sharpened and truncated distributions `B W V`."""
+def draw_tokens(scores: Tensor, chance: Tensor, config: SearchConfig) -> Tensor:
+    """Tokens `B W` at the quantiles `chance` of the distributions `B W V`, after temperature, top-p and top-k."""
     probability, order = (scores / config.temperature).softmax(dim=-1).sort(dim=-1, descending=True)
     before = probability.cumsum(dim=-1) - probability
     probability = probability.masked_fill(before >= config.top_p, 0.0)

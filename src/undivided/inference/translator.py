@@ -2,45 +2,27 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, NamedTuple, Unpack, overload
 
 from undivided.artifact import Artifact, open_artifact
 from undivided.config import CHUNK_LINES, SearchConfig
-from undivided.config.settings import check_range
 from undivided.core.console import Console, LoggingConsole, plural
 from undivided.core.errors import InputError
-from undivided.data.subwords import to_one_line
+from undivided.inference.chunks import chunk_lines, prefetch
 from undivided.inference.engines.choice import choose_engine
-from undivided.inference.engines.contract import by_length
-from undivided.inference.hypothesis import Hypothesis
-from undivided.inference.windows import ahead, windows
+from undivided.inference.engines.contract import batch_by_length
+from undivided.inference.search_settings import SearchChanges, change_search, check_n_best
+from undivided.inference.translation import Translation, decode_translation, encode_texts, search_texts
 
 if TYPE_CHECKING:
     import torch
 
-
-@dataclass(frozen=True)
-class Translation:
-    """What became of one text."""
-
-    source: str
-    text: str
-    score: float
-    """Log-probability over length penalty; the higher the surer."""
-    finished: bool
-    """Whether the model ended it; if not, it was cut at the length limit."""
-    alternatives: tuple[tuple[str, float], ...] = ()
-    """The n best as (text, score), this one first."""
-    pieces: int = 1
-    """How many pieces an over-long text was translated in."""
+__all__ = ["Translation", "Translator"]
 
 
 class Translator:
@@ -63,25 +45,26 @@ class Translator:
         self.artifact = model if isinstance(model, Artifact) else open_artifact(model, device, threads)
         self.engine = choose_engine(engine, self.artifact, folder, threads, console or LoggingConsole(), device)
         self.longest = self.artifact.recipe.data.max_length
+        """The most tokens of a training sentence: a longer text is split wherever it must be."""
         usual = self.artifact.facts.get("usual_length")
         self.usual = min(usual, self.longest) if isinstance(usual, int) and usual > 0 else self.longest
-        """As long as most of what training saw: beyond it, a model translates the first sentences and forgets the others."""
+        """The length of most training sentences: a longer text is split between sentences."""
 
     @property
     def device(self) -> torch.device:
-        """Where the model itself computes."""
+        """The device of the PyTorch model."""
         return self.artifact.device
 
     @overload
-    def translate(self, text: str, **options: Any) -> str: ...
+    def translate(self, text: str, **changes: Unpack[SearchChanges]) -> str: ...  # type: ignore[overload-overlap]
     @overload
-    def translate(self, text: Sequence[str], **options: Any) -> list[str]: ...
-    def translate(self, text: str | Sequence[str], **options: Any) -> str | list[str]:
+    def translate(self, text: Sequence[str], **changes: Unpack[SearchChanges]) -> list[str]: ...
+    def translate(self, text: str | Sequence[str], **changes: Unpack[SearchChanges]) -> str | list[str]:
         """The translation of a text, or of each of several; `beam_size=…` and the like as in `SearchConfig`."""
         if isinstance(text, str):
-            return self.translate([text], **options)[0]
+            return self.translate([text], **changes)[0]
         parts = [each.split("\n") for each in text]
-        results = self.stream([line for part in parts for line in part], **options)
+        results = self.stream([line for part in parts for line in part], **changes)
         return ["\n".join(next(results).text for _ in part) for part in parts]
 
     def stream(
@@ -90,52 +73,23 @@ class Translator:
         prefixes: Sequence[str] | None = None,
         advance: Callable[[int], None] = lambda count: None,
         first: int = 0,
-        **options: Any,
+        **changes: Unpack[SearchChanges],
     ) -> Iterator[Translation]:
-        """One result for every line, in order, as soon as its window is done; memory does not grow with the input.
+        """One result for every line, in order, as soon as its chunk is done; memory does not grow with the input.
 
-        `prefixes` are what the translations must begin with; `advance` is told of lines as they are translated.
-        `first` is how many lines of a larger whole came before: samples are drawn by the number of the line.
+        `prefixes` are what the translations begin with; `advance` is called with the number of lines just translated.
+        `first` is the number of lines of a larger file before these: samples depend on the number of the line.
         """
-        several = self.engine.side_by_side and not (isinstance(lines, Sequence) and len(lines) <= CHUNK_LINES)
-        begun = self._begun(lines, prefixes, advance, first, self.search_config(**options), several)
-        for finished in ahead(begun) if several else begun:
-            yield from finished()
+        config = self.search_config(**changes)
+        overlap = self.engine.is_parallel and not (isinstance(lines, Sequence) and len(lines) <= CHUNK_LINES)
+        chunks = self._start_chunks(lines, prefixes, advance, first, config, overlap)
+        for finish in prefetch(chunks) if overlap else chunks:
+            yield from finish()
 
-    def _begun(
-        self,
-        lines: Iterable[str],
-        prefixes: Sequence[str] | None,
-        advance: Callable[[int], None],
-        first: int,
-        config: SearchConfig,
-        several: bool,
-    ) -> Iterator[Callable[[], list[Translation]]]:
-        """Windows of lines as what gives their translations; where several are worked on at once, that has begun."""
-        place, lock = 0, threading.Lock()
-        with ThreadPoolExecutor(2) as pool:
-            for window in windows(lines):
-                begin = None if prefixes is None else prefixes[place : place + len(window)]
-                if begin is not None and len(begin) < len(window):
-                    raise InputError(f"there are only {plural(len(prefixes or ()), 'prefix line')}, fewer than lines to translate")
-                work = functools.partial(self._window, window, config, first + place, begin, Counted(advance, len(window), lock))
-                yield pool.submit(work).result if several else work
-                place += len(window)
-
-    def search_config(self, **options: Any) -> SearchConfig:
+    def search_config(self, **changes: Unpack[SearchChanges]) -> SearchConfig:
         """The model's own search settings with changes."""
-        config = self.artifact.recipe.search
-        known = {item.name: item for item in dataclasses.fields(SearchConfig)}
-        for name, value in options.items():
-            if name not in known:
-                raise TypeError(f"no search setting {name!r}; known: {', '.join(known)}")
-            try:
-                check_range(value, known[name])
-            except ValueError as error:
-                raise InputError(f"{name}: {error}") from None
-        config = dataclasses.replace(config, **options)
-        if config.n_best > config.beam_size and not config.sample:
-            raise InputError(f"n_best: {config.n_best} translations need a beam_size of as many; it is {config.beam_size}")
+        config = change_search(self.artifact.recipe.search, **changes)
+        check_n_best(config)
         return config
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[list[float]]:
@@ -145,146 +99,81 @@ class Translator:
         src = self.artifact.tokenizer.source.encode(sources)
         tgt = self.artifact.tokenizer.target.encode(targets)
         result: list[list[float]] = [[] for _ in src]
-        for batch in by_length([max(len(s), len(t)) for s, t in zip(src, tgt, strict=True)], beams=4):
+        for batch in batch_by_length([max(len(s), len(t)) for s, t in zip(src, tgt, strict=True)], beams=4):
             rows = forced_scores(self.artifact.model, [src[i] for i in batch], [tgt[i] for i in batch], self.device)
-            for place, row in zip(batch, rows, strict=True):
-                result[place] = row
+            for index, row in zip(batch, rows, strict=True):
+                result[index] = row
         return result
 
-    def _window(
-        self, lines: Sequence[str], config: SearchConfig, first: int, prefixes: Sequence[str] | None, counted: Counted
+    def _start_chunks(
+        self,
+        lines: Iterable[str],
+        prefixes: Sequence[str] | None,
+        advance: Callable[[int], None],
+        first: int,
+        config: SearchConfig,
+        overlap: bool,
+    ) -> Iterator[Callable[[], list[Translation]]]:
+        """For each chunk of lines a function that gives its translations; where chunks overlap, the work has started."""
+        start, lock = 0, threading.Lock()
+        with ThreadPoolExecutor(2) as pool:
+            for chunk in chunk_lines(lines):
+                begins = [""] * len(chunk) if prefixes is None else prefixes[start : start + len(chunk)]
+                if len(begins) < len(chunk):
+                    raise InputError(f"there are only {plural(len(prefixes or ()), 'prefix line')}, fewer than lines to translate")
+                counter = _Counter(advance, len(chunk), lock)
+                work = functools.partial(self._translate_chunk, chunk, begins, first + start, config, counter)
+                yield pool.submit(work).result if overlap else work
+                start += len(chunk)
+
+    def _translate_chunk(
+        self, lines: Sequence[str], prefixes: Sequence[str], first: int, config: SearchConfig, counter: _Counter
     ) -> list[Translation]:
-        """Translate some lines together. A line that occurs again is translated once."""
-        again: dict[tuple[str, str, int], int] = {}
-        jobs: list[_Job] = []
-        for number, line in enumerate(lines):
-            prefix = prefixes[number] if prefixes is not None else ""
-            key = (line, prefix, number if config.sample else 0)
-            if line.strip() and key not in again:
-                again[key] = len(jobs)
-                jobs.append(_Job(line, prefix, first + number))
-        done = self._run(jobs, config, counted)
-        results = []
-        for number, line in enumerate(lines):
-            prefix = prefixes[number] if prefixes is not None else ""
-            key = (line, prefix, number if config.sample else 0)
-            results.append(done[again[key]] if key in again else Translation(line, "", 0.0, finished=True))
-        counted.rest()
-        return results
+        """Translate lines together, each different one once; samples differ by the number of the line."""
+        requests: dict[_Request, None] = {}
+        wanted = []
+        for number, (line, prefix) in enumerate(zip(lines, prefixes, strict=True), first):
+            wanted.append(_Request(line, prefix, number if config.sample else 0))
+            if line.strip():
+                requests.setdefault(wanted[-1])
+        found = dict(zip(requests, self._translate_requests(list(requests), config, counter), strict=True))
+        counter.finish()
+        return [found.get(each, Translation(each.text, "", 0.0, finished=True)) for each in wanted]
 
-    def _run(self, jobs: Sequence[_Job], config: SearchConfig, counted: Counted) -> list[Translation]:
-        """Translate jobs; a text is written down as soon as it is found, while an engine with threads of its own goes on."""
+    def _translate_requests(self, requests: Sequence[_Request], config: SearchConfig, counter: _Counter) -> list[Translation]:
+        """The whole walk: text → pieces → ids → hypotheses → text, decoded while a parallel engine searches on."""
         tokenizer = self.artifact.tokenizer
-        encoded = tokenizer.source.encode([job.text for job in jobs])
-        texts = [self._pieces(job.text, len(ids), config.sentences) for job, ids in zip(jobs, encoded, strict=True)]
-        owners, sources, begin = [], [], []
-        for number, (pieces, ids) in enumerate(zip(texts, encoded, strict=True)):
-            owners += [number] * len(pieces)
-            sources += [ids] if len(pieces) == 1 else tokenizer.source.encode([piece for piece, _ in pieces])
-            begin += [jobs[number].prefix, *[""] * (len(pieces) - 1)]
-        prefixes = [ids[:-1] for ids in tokenizer.target.encode(begin)]
-        found: list[dict[int, list[Hypothesis]]] = [{} for _ in jobs]
+        usual = self.usual if config.sentences else self.longest
+        texts = encode_texts([each.text for each in requests], tokenizer.source, usual, self.longest)
+        prefixes = [ids[:-1] for ids in tokenizer.target.encode([each.prefix for each in requests])]
         results: dict[int, Translation] = {}
-        for place, hypotheses in self.engine.search(sources, config, prefixes, [jobs[number].key for number in owners]):
-            number = owners[place]
-            found[number][place] = hypotheses
-            if len(found[number]) == len(texts[number]):
-                parts = [part for _, part in sorted(found[number].items())]
-                results[number] = self._result(jobs[number].text, texts[number], parts)
-            counted(1)
-        return [results[number] for number in range(len(jobs))]
-
-    def _pieces(self, text: str, tokens: int, sentences: bool) -> list[tuple[str, str]]:
-        """A text as (piece, the space after it); more than one where it is longer than what training saw.
-
-        What is longer than usual is cut between sentences; what has more tokens than training ever saw, wherever it must be.
-        """
-        usual = self.usual if sentences else self.longest
-        if tokens <= usual:
-            return [(text, "")]
-        # What ends with a full stop and is short may be an abbreviation; it stays with what follows it.
-        comfortable, most = (max(1, len(text) * share // tokens) for share in (usual // 4, (self.longest - 2) // 2))
-        return _worded(split_long(text, comfortable, most if tokens > self.longest else len(text)))
-
-    def _result(self, source: str, pieces: list[tuple[str, str]], found: list[list[Hypothesis]]) -> Translation:
-        decode = self.artifact.tokenizer.target.decode
-        if len(pieces) == 1:
-            texts = [to_one_line(text) for text in decode([hypothesis.tokens for hypothesis in found[0]])]
-            best = found[0][0]
-            ranked = tuple((text, each.score) for text, each in zip(texts, found[0], strict=True))
-            return Translation(source, texts[0], best.score, best.finished, ranked)
-        bests = [hypotheses[0] for hypotheses in found]
-        texts = decode([best.tokens for best in bests])
-        joined = to_one_line("".join(text + space for text, (_, space) in zip(texts, pieces, strict=True)))
-        score = sum(best.score for best in bests)
-        return Translation(source, joined, score, all(best.finished for best in bests), ((joined, score),), len(pieces))
+        for index, hypotheses in search_texts(self.engine, texts, config, prefixes, [each.key for each in requests]):
+            results[index] = decode_translation(requests[index].text, texts[index].pieces, hypotheses, tokenizer.target)
+            counter.add(1)
+        return [results[index] for index in range(len(requests))]
 
 
-class Counted:
-    """Tells of lines as they are done, one teller at a time, and of no more than there are."""
+class _Request(NamedTuple):
+    """A line to translate."""
+
+    text: str
+    prefix: str
+    key: int
+    """What a sample depends on beside the seed; 0 where nothing is sampled."""
+
+
+class _Counter:
+    """Reports translated lines, from one thread at a time, and in total as many as there are."""
 
     def __init__(self, advance: Callable[[int], None], total: int, lock: threading.Lock) -> None:
         self.advance, self.left, self.lock = advance, total, lock
 
-    def __call__(self, count: int) -> None:
-        """So many more are done."""
-        count = min(count, self.left)
+    def add(self, count: int) -> None:
+        """Report this many more."""
         self.left -= count
         with self.lock:
             self.advance(count)
 
-    def rest(self) -> None:
-        """All are done."""
-        self(self.left)
-
-
-@dataclass(frozen=True)
-class _Job:
-    text: str
-    prefix: str
-    key: int
-
-
-SENTENCE_END = re.compile(r"((?<=[.!?])\s+|(?<=[。！？])\s*)")
-SPACE = re.compile(r"(\s+)")
-
-
-def split_long(text: str, comfortable: int, most: int) -> list[tuple[str, str]]:
-    """Cut a text between sentences into pieces of about `comfortable` characters, and those with more than `most` at spaces,
-    else anywhere; nothing is lost."""
-    result: list[tuple[str, str]] = []
-    for sentence, space in _packed(SENTENCE_END.split(text), comfortable):
-        for part, after in _closed(_packed(SPACE.split(sentence), most), space) if len(sentence) > most else [(sentence, space)]:
-            cuts = [part[start : start + most] for start in range(0, len(part), most)] or [part]
-            result += [(cut, "") for cut in cuts[:-1]] + [(cuts[-1], after)]
-    return result
-
-
-def _packed(parts: list[str], size: int) -> list[tuple[str, str]]:
-    """Texts and the spaces between them, in turn → pieces as full as `size` allows."""
-    pieces: list[tuple[str, str]] = []
-    for text, space in zip(parts[::2], [*parts[1::2], ""], strict=True):
-        fits = pieces and len("".join(pieces[-1])) + len(text) <= size
-        # A piece that is nothing but space would be translated into something.
-        if pieces and not text:
-            pieces[-1] = (pieces[-1][0], pieces[-1][1] + space)
-        elif pieces and (fits or not pieces[-1][0]):
-            pieces[-1] = ("".join(pieces[-1]) + text, space)
-        else:
-            pieces.append((text, space))
-    return pieces
-
-
-def _worded(pieces: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Pieces of nothing but space would be translated into something: behind words, they are the space after those."""
-    result: list[tuple[str, str]] = []
-    for piece, space in pieces:
-        if result and result[-1][0].strip() and not piece.strip():
-            result[-1] = (result[-1][0], result[-1][1] + piece + space)
-        else:
-            result.append((piece, space))
-    return result
-
-
-def _closed(pieces: list[tuple[str, str]], space: str) -> list[tuple[str, str]]:
-    return [*pieces[:-1], (pieces[-1][0], pieces[-1][1] + space)]
+    def finish(self) -> None:
+        """Report all that are left: empty and repeated lines."""
+        self.add(self.left)

@@ -1,1 +1,1 @@
-"""Models from and to other libraries."""
+"""Models from other libraries."""

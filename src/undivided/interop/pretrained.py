@@ -1,7 +1,7 @@
-"""Weights of GPT-2, BERT and ViT as Hugging Face `transformers` saves them, read into the models here.
+"""Load GPT-2, BERT and ViT as Hugging Face `transformers` saves them.
 
 A folder with `config.json` and `model.safetensors` is enough; `transformers` itself is not needed, and nothing is unpickled.
-Names change and matrices are stacked; no number does, but that the first token type of BERT is a segment here.
+Tensors are renamed and stacked, but no number changes. BERT's token types are our segments.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ACTIVATIONS = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu"
 
 
 class Pretrained(NamedTuple):
-    """A model with the weights of a folder, ready to be used."""
+    """A model with the weights of a folder, ready for use."""
 
     config: ModelConfig
     model: DecoderOnly | EncoderOnly | Vision
@@ -41,7 +41,7 @@ def load_pretrained(folder: str | Path) -> Pretrained:
     makers: dict[str, Callable[[Mapping[str, Any], Tensors], Pretrained]] = {"gpt2": _gpt2, "bert": _bert, "vit": _vit}
     make = makers.get(str(theirs.get("model_type")))
     if make is None:
-        raise InputError(f"{folder}: a model of type {theirs.get('model_type')!r}; known here: {', '.join(makers)}")
+        raise InputError(f"{folder}: models of type {theirs.get('model_type')!r} are not supported; supported: {', '.join(makers)}")
     try:
         tensors = load_file(folder / "model.safetensors")
     except (SafetensorError, OSError) as error:
@@ -49,7 +49,9 @@ def load_pretrained(folder: str | Path) -> Pretrained:
     try:
         found = make(theirs, tensors)
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{folder}: not as {theirs['model_type']} is: {type(error).__name__}: {error}") from None
+        raise InputError(
+            f"{folder}: not a {theirs['model_type']} model of the expected form: {type(error).__name__}: {error}"
+        ) from None
     found.model.eval()
     return found
 
@@ -57,15 +59,15 @@ def load_pretrained(folder: str | Path) -> Pretrained:
 def _activation(theirs: Mapping[str, Any], key: str) -> Any:
     name = theirs[key]
     if name not in ACTIVATIONS:
-        raise ValueError(f"{key} {name!r} is none of {', '.join(ACTIVATIONS)}")
+        raise ValueError(f"{key} {name!r} is not supported; supported: {', '.join(ACTIVATIONS)}")
     return ACTIVATIONS[name]
 
 
 def _fill(model: torch.nn.Module, tensors: Tensors) -> None:
-    """All weights of a model; an error where one is missing, left over or of another shape."""
+    """Copy all weights into a model; an error where one is missing, unknown or of another shape."""
     wanted = dict(model.named_parameters())
     faults = [f"{name} is missing" for name in wanted.keys() - tensors.keys()]
-    faults += [f"{name} is too much" for name in tensors.keys() - wanted.keys()]
+    faults += [f"{name} is unknown" for name in tensors.keys() - wanted.keys()]
     both = wanted.keys() & tensors.keys()
     faults += [f"{name} has another shape" for name in both if wanted[name].shape != tensors[name].shape]
     if faults:
@@ -76,25 +78,25 @@ def _fill(model: torch.nn.Module, tensors: Tensors) -> None:
 
 
 def _layer(place: int, attention: Tensors, feed_forward: Tensors, norms: tuple[Tensors, Tensors]) -> Tensors:
-    """One layer's tensors under our names."""
+    """The tensors of one layer under our names."""
     parts = {"self_attention": attention, "feed_forward": feed_forward}
     parts |= {f"residuals.{number}.norm": norm for number, norm in enumerate(norms)}
     return {f"stack.layers.{place}.{part}.{name}": tensor for part, each in parts.items() for name, tensor in each.items()}
 
 
-def _taken(tensors: Tensors, *names: str) -> Tensors:
-    """Weights and biases of modules, stacked where there are several."""
+def _stack(tensors: Tensors, *names: str) -> Tensors:
+    """The weight and bias of a module, or of several, stacked."""
     return {kind: torch.cat([tensors[f"{name}.{kind}"] for name in names]) for kind in ("weight", "bias")}
 
 
-def _named(prefix: str, tensors: Tensors) -> Tensors:
+def _prefixed(prefix: str, tensors: Tensors) -> Tensors:
     return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
 
 
 def _gpt2(theirs: Mapping[str, Any], tensors: Tensors) -> Pretrained:
     """Pre-norm; W^Q, W^K, W^V stacked as ours; every matrix transposed."""
     if theirs.get("scale_attn_by_inverse_layer_idx") or not theirs.get("scale_attn_weights", True):
-        raise ValueError("its attention is scaled otherwise than by √d_k")
+        raise ValueError("its attention is not scaled by √d_k")
     width = theirs["n_embd"]
     config = ModelConfig(
         kind="decoder_only", d_model=width, d_ff=theirs.get("n_inner") or 4 * width, n_heads=theirs["n_head"],
@@ -105,7 +107,7 @@ def _gpt2(theirs: Mapping[str, Any], tensors: Tensors) -> Pretrained:
     model = DecoderOnly(config, theirs["vocab_size"])
     tensors = {name.removeprefix("transformer."): tensor for name, tensor in tensors.items()}
 
-    def turned(name: str) -> Tensors:
+    def transposed(name: str) -> Tensors:
         return {"weight": tensors[f"{name}.weight"].t(), "bias": tensors[f"{name}.bias"]}
 
     # A weight that is tied has one name, that of the output.
@@ -114,10 +116,10 @@ def _gpt2(theirs: Mapping[str, Any], tensors: Tensors) -> Pretrained:
     ours: Tensors = {"embedding.positions.learned": tensors["wpe.weight"], **(free if config.tie == "none" else tied)}
     for place in range(config.decoder_layers):
         at = f"h.{place}"
-        attention = _named("qkv", turned(f"{at}.attn.c_attn")) | _named("output", turned(f"{at}.attn.c_proj"))
-        feed = _named("inner", turned(f"{at}.mlp.c_fc")) | _named("outer", turned(f"{at}.mlp.c_proj"))
-        ours |= _layer(place, attention, feed, (_taken(tensors, f"{at}.ln_1"), _taken(tensors, f"{at}.ln_2")))
-    ours |= _named("stack.norm", _taken(tensors, "ln_f"))
+        attention = _prefixed("qkv", transposed(f"{at}.attn.c_attn")) | _prefixed("output", transposed(f"{at}.attn.c_proj"))
+        feed = _prefixed("inner", transposed(f"{at}.mlp.c_fc")) | _prefixed("outer", transposed(f"{at}.mlp.c_proj"))
+        ours |= _layer(place, attention, feed, (_stack(tensors, f"{at}.ln_1"), _stack(tensors, f"{at}.ln_2")))
+    ours |= _prefixed("stack.norm", _stack(tensors, "ln_f"))
     _fill(model, ours)
     return Pretrained(config, model)
 
@@ -127,10 +129,10 @@ def _bert_layers(tensors: Tensors, prefix: str, count: int, names: Mapping[str, 
     ours: Tensors = {}
     for place in range(count):
         at = {part: f"{prefix}.{place}.{name}" for part, name in names.items()}
-        attention = _named("qkv", _taken(tensors, at["query"], at["key"], at["value"]))
-        attention |= _named("output", _taken(tensors, at["output"]))
-        feed = _named("inner", _taken(tensors, at["inner"])) | _named("outer", _taken(tensors, at["outer"]))
-        ours |= _layer(place, attention, feed, (_taken(tensors, at["first norm"]), _taken(tensors, at["second norm"])))
+        attention = _prefixed("qkv", _stack(tensors, at["query"], at["key"], at["value"]))
+        attention |= _prefixed("output", _stack(tensors, at["output"]))
+        feed = _prefixed("inner", _stack(tensors, at["inner"])) | _prefixed("outer", _stack(tensors, at["outer"]))
+        ours |= _layer(place, attention, feed, (_stack(tensors, at["first norm"]), _stack(tensors, at["second norm"])))
     return ours
 
 
@@ -142,7 +144,7 @@ BERT = {
 
 
 def _shape(theirs: Mapping[str, Any]) -> dict[str, Any]:
-    """What BERT and ViT say in the same words."""
+    """The settings that BERT and ViT have in common."""
     return {
         "d_model": theirs["hidden_size"], "d_ff": theirs["intermediate_size"], "n_heads": theirs["num_attention_heads"],
         "encoder_layers": theirs["num_hidden_layers"], "dropout": theirs["hidden_dropout_prob"], "attention_bias": True,
@@ -152,7 +154,7 @@ def _shape(theirs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _bert(theirs: Mapping[str, Any], tensors: Tensors) -> Pretrained:
-    """Post-norm; with `cls.predictions` it guesses words, with `classifier` it names classes."""
+    """Post-norm; with `cls.predictions` it predicts masked words, with `classifier` classes."""
     config = ModelConfig(kind="encoder_only", norm="post", max_positions=theirs["max_position_embeddings"], **_shape(theirs))
     classes = len(tensors["classifier.bias"]) if "classifier.bias" in tensors else 0
     model = EncoderOnly(config, theirs["vocab_size"], classes)
@@ -161,13 +163,15 @@ def _bert(theirs: Mapping[str, Any], tensors: Tensors) -> Pretrained:
         "embedding.positions.learned": tensors["bert.embeddings.position_embeddings.weight"],
         "segments": tensors["bert.embeddings.token_type_embeddings.weight"],
     }
-    ours |= _named("embedding_norm", _taken(tensors, "bert.embeddings.LayerNorm"))
+    ours |= _prefixed("embedding_norm", _stack(tensors, "bert.embeddings.LayerNorm"))
     ours |= _bert_layers(tensors, "bert.encoder.layer", config.encoder_layers, BERT)
     if classes:
-        ours |= _named("head.pool", _taken(tensors, "bert.pooler.dense")) | _named("head.output", _taken(tensors, "classifier"))
+        ours |= _prefixed("head.pool", _stack(tensors, "bert.pooler.dense")) | _prefixed(
+            "head.output", _stack(tensors, "classifier")
+        )
     else:
-        ours |= _named("head.transform", _taken(tensors, "cls.predictions.transform.dense"))
-        ours |= _named("head.norm", _taken(tensors, "cls.predictions.transform.LayerNorm"))
+        ours |= _prefixed("head.transform", _stack(tensors, "cls.predictions.transform.dense"))
+        ours |= _prefixed("head.norm", _stack(tensors, "cls.predictions.transform.LayerNorm"))
         ours["head.bias"] = tensors["cls.predictions.bias"]
     _fill(model, ours)
     return Pretrained(config, model)
@@ -181,7 +185,7 @@ VIT = {
 
 
 def _vit(theirs: Mapping[str, Any], tensors: Tensors) -> Pretrained:
-    """Pre-norm; the convolution that cuts patches is a projection of each patch."""
+    """Pre-norm; the convolution over patches is a linear projection of each patch."""
     side = theirs["image_size"]
     height, width = (side, side) if isinstance(side, int) else side
     patch = theirs["patch_size"]
@@ -198,6 +202,6 @@ def _vit(theirs: Mapping[str, Any], tensors: Tensors) -> Pretrained:
         "project.bias": tensors[f"{embeddings}.patch_embeddings.projection.bias"],
     }
     ours |= _bert_layers(tensors, "vit.encoder.layer", config.encoder_layers, VIT)
-    ours |= _named("stack.norm", _taken(tensors, "vit.layernorm")) | _named("output", _taken(tensors, "classifier"))
+    ours |= _prefixed("stack.norm", _stack(tensors, "vit.layernorm")) | _prefixed("output", _stack(tensors, "classifier"))
     _fill(model, ours)
     return Pretrained(config, model)

@@ -36,7 +36,7 @@ class BeamTree:
 
     def __call__(self, step: BeamStep) -> None:
         """Record one step."""
-        going = step.going[0].tolist()
+        going = step.kept[0].tolist()
         nodes: dict[int, int] = {}
         columns = zip(*(part[0].tolist() for part in (step.parents, step.tokens, step.totals, step.ended)), strict=True)
         for place, (parent, token, total, ended) in enumerate(columns):
@@ -89,7 +89,7 @@ def search_with_tree(
 ) -> tuple[Hypothesis, tuple[Branch, ...]]:
     """The best translation of a source, and the tree of its beam search."""
     tree = BeamTree()
-    best = search(model, [source], config, device, watcher=tree)[0][0]
+    best = search(model, [source], config, device, on_step=tree)[0][0]
     alpha = config.length_penalty
     tree.finish(best, len(source) - 1 + config.max_extra, alpha)
     pieces = subwords.pieces([node.id for node in tree.nodes])

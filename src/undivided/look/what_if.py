@@ -14,7 +14,7 @@ from undivided.config import SearchConfig
 from undivided.core.ids import BOS, PAD, UNK
 from undivided.data.batches import make_batch
 from undivided.data.subwords import to_one_line
-from undivided.inference.search import BeamSearch, begin_beam_search, forced_scores, search
+from undivided.inference.search import BeamSearch, forced_scores, search, start_beam_search
 from undivided.look.capture import record_pass
 from undivided.look.result import USES, Alternative, HeadOff, Look, Use
 from undivided.models import Seq2Seq
@@ -105,7 +105,7 @@ def _heads_off(artifact: Artifact, look: Look, config: SearchConfig, advance: Ca
         off = DisableEachHead(some)
         with torch.inference_mode(), attention_hook(off):
             left = [sum(row) for row in forced_scores(model, [source] * len(some), [target] * len(some), device)]
-            off.search = begin_beam_search(model, [source] * len(some), config, device)
+            off.search = start_beam_search(model, [source] * len(some), config, device)
             found = [best[0] for best in off.search.run()]
         texts = subwords.decode([best.tokens for best in found])
         for head, best, text, after in zip(some, found, texts, left, strict=True):

@@ -20,10 +20,17 @@ from undivided.core.errors import InputError
 from undivided.core.ids import EOS
 from undivided.core.locks import try_lock_folder
 from undivided.inference.engines import ctranslate2 as ct2
-from undivided.inference.engines.choice import choose_engine, surely_cpu
-from undivided.inference.engines.contract import by_length
-from undivided.inference.engines.ctranslate2 import CTranslate2Engine, Unfit, convert, expressible, places, sample_rows
-from undivided.inference.engines.specification import make_spec
+from undivided.inference.engines.choice import choose_engine, is_cpu_only
+from undivided.inference.engines.contract import batch_by_length
+from undivided.inference.engines.ctranslate2 import (
+    CTranslate2Engine,
+    UnsupportedModel,
+    check_supported,
+    convert,
+    position_count,
+    sample_rows,
+)
+from undivided.inference.engines.ctranslate2_spec import make_spec
 from undivided.inference.engines.torch import TorchEngine
 from undivided.inference.search import forced_scores
 from undivided.inference.translator import Translator
@@ -63,7 +70,7 @@ def untrained(translator: Translator, config: ModelConfig) -> Artifact:
 
 
 def float32_engine(artifact: Artifact, folder: Path) -> CTranslate2Engine:
-    spec = make_spec(artifact, places(artifact.recipe.model))
+    spec = make_spec(artifact, position_count(artifact.recipe.model))
     spec.validate()
     spec.optimize()
     folder.mkdir()
@@ -172,8 +179,8 @@ def test_converting_leaves_the_reference_as_it_was(folder, translator):
 def test_what_cannot_be_expressed_is_said(translator, folder):
     for changes, word in [({"window": 4}, "model.window"), ({"d_k": 16}, "model.d_k"), ({"join_positions": "concatenate"}, "join")]:
         artifact = untrained(translator, dataclasses.replace(SMALL, **changes))
-        with pytest.raises(Unfit, match=word):
-            expressible(artifact)
+        with pytest.raises(UnsupportedModel, match=word):
+            check_supported(artifact)
         said = Said()
         assert choose_engine("auto", artifact, folder, 1, said).name == "torch"
         assert word in said.lines[0]
@@ -185,8 +192,8 @@ def test_a_model_that_does_not_prove_equal_is_not_used(folder, monkeypatch):
     monkeypatch.setattr(ct2, "parity", lambda *_: 1.5)
     said = Said()
     assert Translator(folder, threads=1, console=said).engine.name == "torch"
-    assert "with float32 weights its log-probabilities are off by 1.500" in said.lines[-1]
-    with pytest.raises(InputError, match=r"off by 1\.500"):
+    assert "with float32 weights its log-probabilities differ by 1.500" in said.lines[-1]
+    with pytest.raises(InputError, match=r"differ by 1\.500"):
         Translator(folder, threads=1, engine="ctranslate2")
 
 
@@ -230,13 +237,13 @@ def test_pytorch_with_rounded_products_is_near_the_reference(translator, folder)
 @pytest.mark.parametrize("door", ["nvidia0", "nvidiactl", "nvmap", "kfd", "dxg"])
 def test_only_a_machine_without_doors_to_a_gpu_is_taken_for_a_cpu_without_asking_torch(tmp_path, monkeypatch, door):
     monkeypatch.setattr("sys.platform", "linux")
-    assert surely_cpu("auto", tmp_path)
+    assert is_cpu_only("auto", tmp_path)
     (tmp_path / door).touch()
-    assert not surely_cpu("auto", tmp_path)
-    assert surely_cpu("cpu", tmp_path)
-    assert not surely_cpu("cuda", tmp_path)
+    assert not is_cpu_only("auto", tmp_path)
+    assert is_cpu_only("cpu", tmp_path)
+    assert not is_cpu_only("cuda", tmp_path)
     monkeypatch.setattr("sys.platform", "darwin")
-    assert not surely_cpu("auto", tmp_path / "empty")
+    assert not is_cpu_only("auto", tmp_path / "empty")
 
 
 def test_a_device_that_is_not_there_is_refused_by_every_engine(folder):
@@ -283,7 +290,7 @@ def test_the_copy_of_a_process_that_was_faster_is_used(folder, monkeypatch):
 
 
 def test_an_unknown_engine_is_refused(folder):
-    with pytest.raises(InputError, match="none of auto, torch, torch-bfloat16, ctranslate2"):
+    with pytest.raises(InputError, match="choose one of auto, torch, torch-bfloat16, ctranslate2"):
         Translator(folder, engine="marian")
 
 
@@ -334,7 +341,7 @@ def test_a_folder_that_cannot_be_written_still_translates(folder, monkeypatch):
 @pytest.mark.parametrize(("beams", "most"), [(1, 256), (4, 64), (300, 1)])
 def test_batches_hold_every_sentence_once_and_get_smaller_towards_the_end(beams, most, workers):
     lengths = [1 + number * 37 % 50 for number in range(1400)] + [5000, 0]
-    batches = list(by_length(lengths, beams, workers))
+    batches = list(batch_by_length(lengths, beams, workers))
     assert sorted(place for batch in batches for place in batch) == list(range(1402))
     assert batches[0] == [1400]
     widest = [lengths[batch[0]] for batch in batches]
@@ -357,7 +364,7 @@ def test_batches_side_by_side_change_nothing(translator, monkeypatch):
     with one_thread():
         alone = found(1)
     assert found(3) == alone
-    assert engine._crew.size == 3
+    assert engine._pool.size == 3
 
 
 def test_whoever_watches_sees_every_batch(translator, monkeypatch):

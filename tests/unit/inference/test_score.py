@@ -8,6 +8,7 @@ import torch
 from samples import sentences, write_lines
 from undivided.core.errors import InputError
 from undivided.data.text_files import read_lines
+from undivided.inference import score as scoring
 from undivided.inference.score import bleu, moses_bleu, perplexity, score
 
 HYPOTHESES = ["Der Hund läuft im Regen.", "Ein alter Mann sitzt auf der Bank.", "Das ist gut!"]
@@ -77,3 +78,18 @@ def test_read_lines_names_the_bad_line(tmp_path):
     path.write_bytes(b"fine\n\xff\n")
     with pytest.raises(InputError, match="line 2: not valid UTF-8"):
         read_lines(path)
+
+
+def test_bleu_over_characters_is_said_once(monkeypatch, caplog):
+    """Where the tokeniser of a language is not installed."""
+
+    def missing(*arguments, trg_lang="", **more):
+        if trg_lang:
+            raise RuntimeError("MeCab is not installed")
+        return sacrebleu.BLEU(*arguments, **more)
+
+    monkeypatch.setattr(scoring, "BLEU", missing)
+    scoring._warn_of_characters.cache_clear()
+    assert "tok:char" in bleu(["東京"], ["東京"], "ja").signature
+    assert "tok:char" in bleu(["東京"], ["東京"], "ja").signature
+    assert [record.getMessage().partition(",")[0] for record in caplog.records] == ["BLEU of 'ja' is measured over characters"]

@@ -6,9 +6,36 @@ import pytest
 
 from samples import sentences
 from undivided import InputError, Translation
-from undivided.inference.translator import split_long, to_one_line, windows
+from undivided.config import SearchConfig
+from undivided.data.subwords import to_one_line
+from undivided.inference.chunks import chunk_lines
+from undivided.inference.pieces import split_at_sentences, split_text
+from undivided.inference.search_settings import SearchChanges, change_search
+from undivided.inference.translation import decode_translation, encode_texts, search_texts
 
 LINES = [source for source, _ in sentences(12, seed=9)]
+
+
+def pieces_of(translator, text):
+    tokens = len(translator.artifact.tokenizer.source.encode([text])[0])
+    return split_text(text, tokens, translator.usual, translator.longest)
+
+
+def test_each_step_of_translation_can_be_called_alone(translator):
+    """Text → pieces → ids → hypotheses → text."""
+    tokenizer, config, lines = translator.artifact.tokenizer, translator.search_config(), [LINES[0], " ".join(LINES[:6])]
+    texts = encode_texts(lines, tokenizer.source, translator.usual, translator.longest)
+    assert [len(each.pieces) for each in texts] == [len(each.ids) for each in texts] == [1, 6]
+    found = dict(search_texts(translator.engine, texts, config, [[], []], [0, 0]))
+    assert [len(found[index]) for index in range(2)] == [1, 6]
+    results = [decode_translation(line, texts[n].pieces, found[n], tokenizer.target) for n, line in enumerate(lines)]
+    assert results == list(translator.stream(lines))
+
+
+def test_search_settings_that_may_be_changed_are_all_there_are():
+    assert SearchChanges.__annotations__.keys() == SearchConfig.__dataclass_fields__.keys()
+    with pytest.raises(InputError, match=r"beam_size: 0 is less than 1; top_p: 2 is more than 1"):
+        change_search(SearchConfig(), beam_size=0, top_p=2)
 
 
 def test_one_result_for_every_line_in_order(translator):
@@ -48,7 +75,7 @@ def test_windows_change_nothing(translator, monkeypatch):
 
 @pytest.mark.parametrize("text", [" ".join(LINES * 40), "x" * 3000, "東京は大きい。" * 200, "  " + "a b " * 900, "." * 2000])
 def test_long_text_is_translated_in_pieces_that_fit(translator, text):
-    pieces = translator._pieces(text, len(translator.artifact.tokenizer.source.encode([text])[0]), sentences=True)
+    pieces = pieces_of(translator, text)
     assert "".join(piece + space for piece, space in pieces) == text
     lengths = [len(row) for row in translator.artifact.tokenizer.source.encode([piece for piece, _ in pieces])]
     assert max(lengths) <= translator.longest
@@ -70,7 +97,7 @@ def test_a_line_longer_than_usual_is_translated_sentence_by_sentence(translator)
 
 def test_space_between_sentences_is_no_piece(translator):
     text = f"{LINES[0]}{' ' * 3000}{LINES[1]}{chr(0x3000) * 500}"
-    pieces = translator._pieces(text, len(translator.artifact.tokenizer.source.encode([text])[0]), sentences=True)
+    pieces = pieces_of(translator, text)
     assert [piece for piece, _ in pieces] == LINES[:2]
     assert "".join(piece + space for piece, space in pieces) == text
 
@@ -133,27 +160,27 @@ def test_lone_surrogate_is_refused(translator):
         translator.translate("half \ud83d")
 
 
-def test_split_long_loses_nothing():
+def test_split_at_sentences_loses_nothing():
     chance = random.Random(3)
     parts = ["a", "word", "Wort.", "Halt!", "。", " ", "  ", "\t", "\u2009", "\n", "x" * 30, ". ", "? "]
     for _ in range(3000):
         text = "".join(chance.choice(parts) for _ in range(chance.randrange(1, 40)))
         size = chance.randrange(1, 60)
-        pieces = split_long(text, size, size)
+        pieces = split_at_sentences(text, size, size)
         assert "".join(piece + space for piece, space in pieces) == text
         assert all(len(piece) <= size for piece, _ in pieces)
         assert all(not space.strip() for _, space in pieces)
 
 
-def test_split_long_prefers_sentence_ends():
+def test_split_at_sentences_prefers_sentence_ends():
     text = "A dog runs. A cat sits there. It rains."
-    assert split_long(text, 30, 30) == [("A dog runs. A cat sits there.", " "), ("It rains.", "")]
-    assert split_long("one two three", 8, 8) == [("one two", " "), ("three", "")]
-    assert split_long("abcdef", 4, 4) == [("abcd", ""), ("ef", "")]
-    assert split_long("東京は大きい。大阪も大きい。", 8, 20) == [("東京は大きい。", ""), ("大阪も大きい。", "")]
+    assert split_at_sentences(text, 30, 30) == [("A dog runs. A cat sits there.", " "), ("It rains.", "")]
+    assert split_at_sentences("one two three", 8, 8) == [("one two", " "), ("three", "")]
+    assert split_at_sentences("abcdef", 4, 4) == [("abcd", ""), ("ef", "")]
+    assert split_at_sentences("東京は大きい。大阪も大きい。", 8, 20) == [("東京は大きい。", ""), ("大阪も大きい。", "")]
     # What is longer than comfortable is no reason to cut a sentence.
-    assert split_long(text, 4, 40) == [("A dog runs.", " "), ("A cat sits there.", " "), ("It rains.", "")]
-    assert split_long("A. ", 2, 2) == [("A.", " ")]
+    assert split_at_sentences(text, 4, 40) == [("A dog runs.", " "), ("A cat sits there.", " "), ("It rains.", "")]
+    assert split_at_sentences("A. ", 2, 2) == [("A.", " ")]
 
 
 def test_one_line():
@@ -162,10 +189,10 @@ def test_one_line():
 
 def test_windows_of_sequences_and_of_quick_streams():
     lines = [str(n) for n in range(25)]
-    assert [len(window) for window in windows(lines, 10)] == [10, 10, 5]
-    assert [line for window in windows(iter(lines), 10) for line in window] == lines
-    assert max(len(window) for window in windows(iter(lines), 10)) == 10
-    assert list(windows(iter([]))) == []
+    assert [len(window) for window in chunk_lines(lines, 10)] == [10, 10, 5]
+    assert [line for window in chunk_lines(iter(lines), 10) for line in window] == lines
+    assert max(len(window) for window in chunk_lines(iter(lines), 10)) == 10
+    assert list(chunk_lines(iter([]))) == []
 
 
 def test_a_window_closes_when_the_next_line_does_not_come():
@@ -177,7 +204,7 @@ def test_a_window_closes_when_the_next_line_does_not_come():
         yield "second"
 
     began = time.monotonic()
-    stream = windows(slow())
+    stream = chunk_lines(slow())
     assert next(stream) == ["first"]
     assert time.monotonic() - began < 5
     go_on.set()
@@ -189,7 +216,7 @@ def test_an_error_of_the_input_comes_after_what_was_read():
         yield "first"
         raise InputError("bad line")
 
-    stream = windows(broken())
+    stream = chunk_lines(broken())
     assert next(stream) == ["first"]
     with pytest.raises(InputError, match="bad line"):
         next(stream)

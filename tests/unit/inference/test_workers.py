@@ -15,10 +15,10 @@ from samples import sentences, write_lines
 from undivided.core.console import Console
 from undivided.core.errors import InputError, UndividedError
 from undivided.data.text_files import MAX_LINE_BYTES, raw_lines
-from undivided.inference.workers import job as plan_room
-from undivided.inference.workers import leader as shards
-from undivided.inference.workers.leader import Joined, Leader, make_plan, translate_file
-from undivided.inference.workers.processes import Event, Processes
+from undivided.inference.workers import coordinator, joined_output, shards
+from undivided.inference.workers.coordinator import Coordinator, make_plan, translate_file
+from undivided.inference.workers.joined_output import JoinedOutput
+from undivided.inference.workers.process_pool import Event, ProcessPool
 from undivided.inference.workers.worker import Worker, attempt
 
 SENTENCES = [source for source, _ in sentences(30, seed=7)]
@@ -42,7 +42,7 @@ def expected(translator, text):
     return "".join(f"{result.text}\n" for result in results).encode()
 
 
-class Inside(Processes):
+class Inside(ProcessPool):
     """The same workers without processes of their own, which take seconds to start."""
 
     def __init__(self, job):
@@ -52,12 +52,12 @@ class Inside(Processes):
         failed = attempt(lambda: self.workers.update({slot: Worker(self.job, slot)}))
         self.events.append(Event(slot, **failed or {"ready": True}))
 
-    def give(self, slot, shard):
+    def assign(self, slot, shard):
         told = lambda count: self.events.append(Event(slot, lines=count))  # noqa: E731
         failed = attempt(lambda: self.workers[slot].translate(shard, told))
         self.events.append(Event(slot, **failed or {"done": shard.number}))
 
-    def news(self, seconds):
+    def poll(self, seconds):
         events, self.events = self.events, []
         return events
 
@@ -67,7 +67,7 @@ class Inside(Processes):
 
 @pytest.fixture
 def inside(monkeypatch):
-    monkeypatch.setattr(shards, "Processes", Inside)
+    monkeypatch.setattr(coordinator, "ProcessPool", Inside)
 
 
 def share(model, text, out, **more):
@@ -81,11 +81,11 @@ def share(model, text, out, **more):
 
 
 def pieces(path, monkeypatch, window, block):
-    monkeypatch.setattr(plan_room, "CHUNK_LINES", window)
-    monkeypatch.setattr(plan_room, "BLOCK", block)
-    scanned = plan_room.scan(str(path))
-    job = plan_room.Job("", "", [str(path)], [scanned.stamp], "", {}, False, "cpu", 1)
-    cut = plan_room.cut([scanned])
+    monkeypatch.setattr(shards, "CHUNK_LINES", window)
+    monkeypatch.setattr(shards, "BLOCK", block)
+    scanned = shards.scan_file(str(path))
+    job = shards.Job("", "", [str(path)], [scanned.stamp], "", {}, False, "cpu", 1)
+    cut = shards.cut_shards([scanned])
     assert [shard.first for shard in cut] == [sum(each.lines for each in cut[:number]) for number in range(len(cut))]
     assert [shard.ranges[0][0] for shard in cut] == [0, *(shard.ranges[0][1] for shard in cut)][: len(cut)]
     assert sum(shard.lines for shard in cut) == scanned.lines
@@ -125,10 +125,10 @@ def test_random_files_are_cut_without_loss(tmp_path, monkeypatch):
 
 
 def test_a_large_file_has_larger_shards(tmp_path, monkeypatch):
-    monkeypatch.setattr(plan_room, "MOST_SHARDS", 4)
+    monkeypatch.setattr(shards, "MAX_SHARDS", 4)
     (tmp_path / "in").write_bytes(b"x\n" * 95)
     assert pieces(tmp_path / "in", monkeypatch, 5, 1000) == [b"x"] * 95
-    assert [shard.lines for shard in plan_room.cut([plan_room.scan(str(tmp_path / "in"))])] == [25, 25, 25, 20]
+    assert [shard.lines for shard in shards.cut_shards([shards.scan_file(str(tmp_path / "in"))])] == [25, 25, 25, 20]
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_what_cannot_be_translated_is_refused_before_any_work(tmp_path, model, c
 
 def test_the_longest_line_is_allowed(tmp_path):
     (tmp_path / "in").write_bytes(b"x" * MAX_LINE_BYTES + b"\n" + b"y" * MAX_LINE_BYTES)
-    assert plan_room.scan(str(tmp_path / "in")).lines == 2
+    assert shards.scan_file(str(tmp_path / "in")).lines == 2
 
 
 # The same bytes.
@@ -221,8 +221,8 @@ def test_prefixes_are_shared_out_with_their_lines(run, tmp_path, model, inside):
 # Deaths.
 
 
-class Deadly(Processes):
-    """A crew whose workers are killed when they have translated some lines."""
+class Deadly(ProcessPool):
+    """A pool whose workers are killed when they have translated some lines."""
 
     kills = ()
 
@@ -230,8 +230,8 @@ class Deadly(Processes):
         super().__init__(job)
         self.left = list(self.kills)
 
-    def news(self, seconds):
-        events = super().news(seconds)
+    def poll(self, seconds):
+        events = super().poll(seconds)
         for event in events:
             if self.left and (event.lines or event.ready) and not event.done and event.ready == self.left[0]:
                 self._workers[event.slot].kill()
@@ -241,25 +241,25 @@ class Deadly(Processes):
 
 def test_dead_workers_are_replaced(tmp_path, model, text, expected, monkeypatch, capsys):
     monkeypatch.setattr(Deadly, "kills", (True, False))
-    monkeypatch.setattr(shards, "Processes", Deadly)
+    monkeypatch.setattr(coordinator, "ProcessPool", Deadly)
     assert share(model, text, tmp_path / "out", console=Console()) == expected
     said = capsys.readouterr().err
     assert said.count("a worker died at lines ") == 2
     assert "SIGKILL" in said
 
 
-class Made(Processes):
-    """A crew without processes: shards are done, or kill, as a test says. It notes what it was given."""
+class Made(ProcessPool):
+    """A pool without processes: shards are done, or kill, as a test says. It notes what it was given."""
 
     def __init__(self, plan, deadly=(), fail=""):
         self.plan, self.deadly, self.fail = plan, deadly, fail
-        self.given, self.events, self.stopped = [], [], 0
+        self.assigned, self.events, self.stopped = [], [], 0
 
     def start(self, slot):
         self.events.append(Event(slot, ready=True))
 
-    def give(self, slot, shard):
-        self.given.append(shard.number)
+    def assign(self, slot, shard):
+        self.assigned.append(shard.number)
         if shard.number in self.deadly:
             self.events.append(Event(slot, dead="SIGSEGV"))
         elif self.fail:
@@ -268,7 +268,7 @@ class Made(Processes):
             complete(self.plan, shard)
             self.events += [Event(slot, lines=5), Event(slot, done=shard.number)]
 
-    def news(self, seconds):
+    def poll(self, seconds):
         events, self.events = self.events[:1], self.events[1:]
         return events
 
@@ -299,7 +299,7 @@ NUMBERS = "".join(f"{number}\n" for number in range(19_000))
 
 
 class Sickly(Made):
-    """The first worker of the crew is well; every other one dies before it begins, as often as a test says."""
+    """The first worker of the pool is well; every other one dies before it begins, as often as a test says."""
 
     def __init__(self, plan, deaths, healthy):
         super().__init__(plan)
@@ -314,74 +314,74 @@ class Sickly(Made):
 
 
 def test_workers_may_die_at_birth_while_others_work(planned, tmp_path):
-    Leader(planned, joined := Joined(planned, tmp_path / "out"), Console()).lead(Sickly(planned, 9, healthy=True), 2)
+    Coordinator(planned, joined := JoinedOutput(planned, tmp_path / "out"), Console()).run(Sickly(planned, 9, healthy=True), 2)
     assert joined.count == len(planned.shards)
 
 
 @pytest.mark.parametrize("deaths", [4, 5])
-def test_a_crew_that_never_begins_is_given_up(planned, tmp_path, deaths):
-    leader = Leader(planned, joined := Joined(planned, tmp_path / "out"), Console())
+def test_a_pool_that_never_starts_is_given_up(planned, tmp_path, deaths):
+    coordinating = Coordinator(planned, joined := JoinedOutput(planned, tmp_path / "out"), Console())
     if deaths == 4:
-        leader.lead(Sickly(planned, deaths, healthy=False), 1)
+        coordinating.run(Sickly(planned, deaths, healthy=False), 1)
         assert joined.count == len(planned.shards)
     else:
         with pytest.raises(
-            UndividedError, match=r"5 workers one after the other died before they began .SIGKILL.\n.*goes on with it"
+            UndividedError, match=r"5 workers one after the other died before they were ready .SIGKILL.\n.*to resume"
         ):
-            leader.lead(Sickly(planned, deaths, healthy=False), 1)
+            coordinating.run(Sickly(planned, deaths, healthy=False), 1)
 
 
 def test_a_shard_that_kills_is_named_and_the_rest_is_kept(planned, tmp_path, capsys):
-    crew = Made(planned, deadly=[3])
-    leader = Leader(planned, Joined(planned, tmp_path / "out"), Console())
+    pool = Made(planned, deadly=[3])
+    coordinating = Coordinator(planned, JoinedOutput(planned, tmp_path / "out"), Console())
     with pytest.raises(
         UndividedError, match=r"in, lines 6,001–8,000 \(bytes 12,000–16,000\): 3 workers died over it \(SIGSEGV\)"
     ) as caught:
-        leader.lead(crew, 2)
+        coordinating.run(pool, 2)
     assert caught.value.exit_code == 1
-    assert crew.given.count(3) == 3
-    assert crew.stopped == 1
+    assert pool.assigned.count(3) == 3
+    assert pool.stopped == 1
     assert "more warnings of these kinds" in capsys.readouterr().err
     again = Made(planned)
-    leader = Leader(planned, Joined(planned, tmp_path / "out"), Console())
-    assert "going on: " in capsys.readouterr().err
-    leader.lead(again, 2)
-    leader.joined.finish()
-    assert not set(crew.given) - {3} & set(again.given)
+    coordinating = Coordinator(planned, JoinedOutput(planned, tmp_path / "out"), Console())
+    assert "resuming: " in capsys.readouterr().err
+    coordinating.run(again, 2)
+    coordinating.output.finish()
+    assert not set(pool.assigned) - {3} & set(again.assigned)
     assert (tmp_path / "out").read_text() == NUMBERS
 
 
 def test_workers_that_die_before_they_begin(planned, tmp_path):
-    crew = Made(planned)
-    crew.start = lambda slot: crew.events.append(Event(slot, dead="exit code 1: no such thing"))
+    pool = Made(planned)
+    pool.start = lambda slot: pool.events.append(Event(slot, dead="exit code 1: no such thing"))
     with pytest.raises(UndividedError, match=r"5 workers one after the other died .* \(exit code 1: no such thing\)"):
-        Leader(planned, Joined(planned, tmp_path / "out"), Console(quiet=True)).lead(crew, 2)
+        Coordinator(planned, JoinedOutput(planned, tmp_path / "out"), Console(quiet=True)).run(pool, 2)
 
 
 def test_a_failure_of_a_worker_ends_all_with_its_message(planned, tmp_path):
-    crew = Made(planned, fail="in, line 3: broken")
-    with pytest.raises(InputError, match=r"(?s)line 3: broken.*the same command goes on"):
-        Leader(planned, Joined(planned, tmp_path / "out"), Console(quiet=True)).lead(crew, 2)
-    assert crew.stopped == 1
+    pool = Made(planned, fail="in, line 3: broken")
+    with pytest.raises(InputError, match=r"(?s)line 3: broken.*run the same command to resume"):
+        Coordinator(planned, JoinedOutput(planned, tmp_path / "out"), Console(quiet=True)).run(pool, 2)
+    assert pool.stopped == 1
 
 
 def test_a_worker_that_dies_after_its_work_is_done(planned, tmp_path):
-    crew = Made(planned)
-    give, lost = crew.give, []
+    pool = Made(planned)
+    assign, lost = pool.assign, []
 
-    def give_and_die(slot, shard):
-        give(slot, shard)
+    def assign_and_die(slot, shard):
+        assign(slot, shard)
         if shard.number == 4 and not lost:
             lost.append(4)
-            crew.events[-1:] = [Event(slot, dead="SIGKILL")]
+            pool.events[-1:] = [Event(slot, dead="SIGKILL")]
 
-    crew.give = give_and_die
-    leader = Leader(planned, Joined(planned, tmp_path / "out"), Console(quiet=True))
-    leader.lead(crew, 2)
-    leader.joined.finish()
-    assert crew.given.count(4) == 1
+    pool.assign = assign_and_die
+    coordinating = Coordinator(planned, JoinedOutput(planned, tmp_path / "out"), Console(quiet=True))
+    coordinating.run(pool, 2)
+    coordinating.output.finish()
+    assert pool.assigned.count(4) == 1
     assert (tmp_path / "out").read_text() == NUMBERS
-    assert leader.progress.done == 19_000
+    assert coordinating.progress.done == 19_000
 
 
 def test_a_damaged_shard_is_translated_again(planned, tmp_path):
@@ -389,11 +389,11 @@ def test_a_damaged_shard_is_translated_again(planned, tmp_path):
         complete(planned, shard)
     planned.shards[2].path(planned.folder).write_bytes(b"broken")
     planned.shards[5].marker(planned.folder).write_text('{"sha256": 3')
-    crew = Made(planned)
-    leader = Leader(planned, Joined(planned, tmp_path / "out"), Console(quiet=True))
-    leader.lead(crew, 2)
-    leader.joined.finish()
-    assert sorted(crew.given) == [2, 5]
+    pool = Made(planned)
+    coordinating = Coordinator(planned, JoinedOutput(planned, tmp_path / "out"), Console(quiet=True))
+    coordinating.run(pool, 2)
+    coordinating.output.finish()
+    assert sorted(pool.assigned) == [2, 5]
     assert (tmp_path / "out").read_text() == NUMBERS
 
 
@@ -404,8 +404,14 @@ class Crash(BaseException):
 @pytest.mark.parametrize("place", ["write_atomic", "fsync", "copyfileobj", "unlink", "os.fsync", "replace", "rmtree"])
 @pytest.mark.parametrize("number", [1, 2, 3, 5])
 def test_joining_can_be_cut_off_anywhere(planned, tmp_path, monkeypatch, place, number):
-    homes = {"copyfileobj": shards.shutil, "rmtree": shards.shutil, "os.fsync": shards.os, "unlink": Path, "replace": Path}
-    home, name = homes.get(place, shards), place.removeprefix("os.")
+    homes = {
+        "copyfileobj": joined_output.shutil,
+        "rmtree": joined_output.shutil,
+        "os.fsync": joined_output.os,
+        "unlink": Path,
+        "replace": Path,
+    }
+    home, name = homes.get(place, joined_output), place.removeprefix("os.")
     real, calls = getattr(home, name), []
 
     def cut(*arguments, **more):
@@ -415,15 +421,15 @@ def test_joining_can_be_cut_off_anywhere(planned, tmp_path, monkeypatch, place, 
         return real(*arguments, **more)
 
     def work():
-        done = Joined(planned, tmp_path / "out")
+        done = JoinedOutput(planned, tmp_path / "out")
         for shard in planned.shards[done.count :]:
             if shard.number not in done.ready:
                 complete(planned, shard)
-        joined = Joined(planned, tmp_path / "out")
+        joined = JoinedOutput(planned, tmp_path / "out")
         for _ in range(3):
             joined.advance()
         joined.finish()
-        shards.shutil.rmtree(planned.folder)
+        shutil.rmtree(planned.folder)
 
     with monkeypatch.context() as patch:
         patch.setattr(home, name, cut)
@@ -452,7 +458,7 @@ def workers_of(pid):
 def gone(pids):
     deadline = time.monotonic() + 30
     while any(Path(f"/proc/{pid}").exists() for pid in pids):
-        assert time.monotonic() < deadline, "a worker outlived its leader"
+        assert time.monotonic() < deadline, "a worker outlived its coordinating"
         time.sleep(0.05)
     return True
 
@@ -474,35 +480,35 @@ def begun(spawn, tmp_path, model):
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks for processes in /proc")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
-def test_a_stopped_run_goes_on(begun, tmp_path, model, number, code):
+def test_a_stopped_run_resumes(begun, tmp_path, model, number, code):
     process, text, out = begun
     workers = workers_of(process.pid)
     process.send_signal(number)
     err = process.communicate(timeout=60)[1].decode()
     assert process.returncode == code
     assert "Traceback" not in err
-    assert number == signal.SIGKILL or "the same command goes on with the others" in err
+    assert number == signal.SIGKILL or "run the same command to resume" in err
     assert workers
     assert gone(workers)
     assert not out.exists()
     before = json.loads((tmp_path / "out.shards" / "joined.json").read_text())["shards"]
     assert before >= 1
     plan = make_plan(str(model), str(text), tmp_path / "out.shards", {"beam_size": 4}, None, False, "auto", 1)
-    crew = Made(plan)
-    leader = Leader(plan, Joined(plan, out), Console(quiet=True))
-    leader.lead(crew, 1)
-    assert min(crew.given, default=before) >= before
+    pool = Made(plan)
+    coordinating = Coordinator(plan, JoinedOutput(plan, out), Console(quiet=True))
+    coordinating.run(pool, 1)
+    assert min(pool.assigned, default=before) >= before
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_is_an_exit_code(run, tmp_path, model, text, monkeypatch, number):
     class Signalled(Inside):
-        def news(self, seconds):
+        def poll(self, seconds):
             if (Path(self.job.folder) / "shard-000001.txt").exists():
                 signal.raise_signal(number)
-            return super().news(seconds)
+            return super().poll(seconds)
 
-    monkeypatch.setattr(shards, "Processes", Signalled)
+    monkeypatch.setattr(coordinator, "ProcessPool", Signalled)
     before = signal.getsignal(number)
     result = run("translate", model, text, "-o", tmp_path / "out", "--workers", "1", "--beam-size", "1")
     assert result.code == 128 + number
@@ -515,10 +521,10 @@ def test_another_translation_is_refused_with_what_changed(tmp_path, model, text)
     copy = Path(shutil.copy(text, tmp_path / "in"))
     plan = make_plan(str(model), str(copy), tmp_path / "out.shards", GREEDY, None, False, "auto", 1)
     plan.folder.mkdir()
-    plan.begin()
+    plan.start()
     with pytest.raises(InputError, match=r"beam_size was 1, now None") as caught:
         translate_file(str(model), str(copy), str(tmp_path / "out"), 1, Console(quiet=True))
-    assert "remove the folder to begin anew" in str(caught.value)
+    assert "remove the folder to start over" in str(caught.value)
     with pytest.raises(InputError, match="scores was False, now True"):
         share(model, copy, tmp_path / "out", scores=True)
     copy.write_bytes(copy.read_bytes() + b"one more\n")
@@ -528,7 +534,7 @@ def test_another_translation_is_refused_with_what_changed(tmp_path, model, text)
 
 def test_two_runs_on_one_output_are_refused(tmp_path, model, text):
     with (
-        shards.lock_folder(tmp_path / "out.shards", ""),
+        coordinator.lock_folder(tmp_path / "out.shards", ""),
         pytest.raises(InputError, match="another process is translating there"),
     ):
         share(model, text, tmp_path / "out")
@@ -536,22 +542,22 @@ def test_two_runs_on_one_output_are_refused(tmp_path, model, text):
 
 def test_a_text_that_changes_while_it_is_translated(tmp_path, model, text, monkeypatch, inside):
     copy = Path(shutil.copy(text, tmp_path / "in"))
-    begin = plan_room.Plan.begin
+    begin = shards.ShardPlan.start
 
     def begin_and_change(self):
         begin(self)
         os.utime(copy, ns=(1, 1))
 
-    monkeypatch.setattr(plan_room.Plan, "begin", begin_and_change)
-    with pytest.raises(InputError, match="in: changed while it was translated"):
+    monkeypatch.setattr(shards.ShardPlan, "start", begin_and_change)
+    with pytest.raises(InputError, match="in: changed while it was being translated"):
         share(model, copy, tmp_path / "out", workers=1)
     assert not (tmp_path / "out").exists()
 
 
 def test_a_model_that_changes_while_it_is_used(tmp_path, model, text, monkeypatch, inside):
     home = shutil.copytree(model, tmp_path / "m", ignore=shutil.ignore_patterns("training"))
-    monkeypatch.setattr(shards, "sha256_of", lambda path: "0" * 64)
-    with pytest.raises(InputError, match="m: the model changed while it was used"):
+    monkeypatch.setattr(coordinator, "sha256_of", lambda path: "0" * 64)
+    with pytest.raises(InputError, match="m: the model changed while it was in use"):
         share(home, text, tmp_path / "out", workers=1)
 
 
@@ -604,9 +610,9 @@ def test_without_ray_the_extra_is_named(run, tmp_path, model, monkeypatch):
 @pytest.mark.filterwarnings("ignore")
 def test_ray_writes_the_same_and_replaces_the_dead(tmp_path, model, text, expected, monkeypatch, capfd):
     pytest.importorskip("ray", reason="the extra `ray` is not installed")
-    from undivided.inference.workers.ray_actors import RayCrew
+    from undivided.inference.workers.ray_pool import RayPool
 
-    killed, give = [], RayCrew.give
+    killed, give = [], RayPool.assign
 
     def give_and_kill(self, slot, shard):
         # Ray may never start another actor after one that was killed while it was being made.
@@ -616,6 +622,6 @@ def test_ray_writes_the_same_and_replaces_the_dead(tmp_path, model, text, expect
             killed.append(slot)
             self.ray.kill(self._actors[slot])
 
-    monkeypatch.setattr(RayCrew, "give", give_and_kill)
+    monkeypatch.setattr(RayPool, "assign", give_and_kill)
     assert share(model, text, tmp_path / "out", ray="local", console=Console()) == expected
     assert capfd.readouterr().err.count("a worker died at lines ") == 2

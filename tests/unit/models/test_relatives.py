@@ -17,7 +17,7 @@ from undivided.core.ids import BOS, EOS, PAD
 from undivided.data.images import contact_sheet, encode_png, read_images, write_idx
 from undivided.inference.classify import Classifier
 from undivided.inference.generate import Generator, stream_likelihood, token_scores
-from undivided.inference.search import continued
+from undivided.inference.search import continue_prompts
 from undivided.models import DecoderOnly, EncoderOnly, make_model, make_single_stack
 from undivided.models.drawing import Codebook, Drawing
 from undivided.models.vision import Vision, joined, patches
@@ -62,7 +62,7 @@ def test_a_decoder_sees_nothing_that_comes_later():
 def test_greedy_writing_with_cache_equals_writing_without():
     model, prompts = decoder(norm="pre"), [[5, 6, 7], [8]]
     config = SearchConfig(beam_size=1, max_extra=10)
-    found = continued(model, model.start(2), prompts, config, torch.tensor([12, 12]))
+    found = continue_prompts(model, model.start(2), prompts, config, torch.tensor([12, 12]))
     for prompt, (best,) in zip(prompts, found):
         row = [BOS, *prompt]
         while len(row) - 1 < 12:
@@ -227,10 +227,10 @@ def test_a_language_model_from_text_to_text(tmp_path, text, run):
     ids = [token for row in load_single_stack(out).text.source.encode(lines) for token in row]
     nats = -stream_likelihood(load_single_stack(out).model, np.array(ids), recipe["data"]["max_length"], torch.device("cpu"))
     assert perplexity == pytest.approx(math.exp(nats / len(ids)), abs=0.01)
-    assert "is measured on a text alone" in run("score", "--model", out, text[0], text[0]).err
+    assert "is scored on a text only" in run("score", "--model", out, text[0], text[0]).err
     assert run("generate", out, "The", "--top-p", "1").code == 0
-    assert "top_p: 2.0 is more than 1" in run("generate", out, "The", "--top-p", "2").err
-    for verb, message in (("translate", "does not translate"), ("classify", "knows no classes")):
+    assert "--top-p: 2.0 is more than 1" in run("generate", out, "The", "--top-p", "2").err
+    for verb, message in (("translate", "does not translate"), ("classify", "was not trained to classify")):
         ran = run(verb, out, text[0])
         assert (ran.code, message in ran.err) == (2, True), ran.err
 
@@ -314,13 +314,13 @@ def test_words_to_images(tmp_path, run):
     images = Generator(out).images(["bright left", "bright right"], n_best=2, seed=1)
     assert images.shape == (4, 1, 8, 8)
     assert (images == Generator(out).images(["bright left", "bright right"], n_best=2, seed=1)).all()
-    assert "name a file for the image" in run("generate", out, "bright left").err
-    assert "what a model draws has no score" in run("score", "--model", out, files[0], files[1]).err
+    assert "name a .png file" in run("generate", out, "bright left").err
+    assert "drawings have no score" in run("score", "--model", out, files[0], files[1]).err
     found = load_single_stack(out)
     data = dataclasses.replace(found.recipe.data, classes=["bright left", "bright right"])
     known = Generator(dataclasses.replace(found, recipe=dataclasses.replace(found.recipe, data=data)))
     with pytest.raises(
-        InputError, match=r"'bright lift' is nothing it learned to draw; did you mean 'bright left'\?; it knows: bright"
+        InputError, match=r"'bright lift' is not a class that it learned to draw; did you mean 'bright left'\?; it knows: bright"
     ):
         known.images(["bright lift"])
 

@@ -1,1 +1,1 @@
-"""The ways to run a model folder."""
+"""The ways to run a model: PyTorch, which is the reference, and CTranslate2."""

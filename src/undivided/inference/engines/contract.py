@@ -8,36 +8,37 @@ from typing import Protocol
 from undivided.config import SearchConfig
 from undivided.inference.hypothesis import Hypothesis
 
-ROUNDED = "torch-bfloat16"
-"""PyTorch with rounded products."""
+BFLOAT16 = "torch-bfloat16"
+"""PyTorch with bfloat16 products."""
 
 BATCH_ROWS = 256
-"""Most hypotheses of a batch, sentences times beams: as many as a product needs to be fast."""
+"""Most hypotheses of a batch (sentences × beams): as many as a matrix product needs to be fast."""
 BATCH_TOKENS = 16 * BATCH_ROWS
-"""Most source tokens of a batch times beams, padding included."""
-LEAST_SENTENCES = 16
-"""Towards the end batches have fewer sentences, down to this, so that no worker waits long for another."""
+"""Most source tokens of a batch × beams, padding included."""
+MIN_SENTENCES = 16
+"""Towards the end batches have fewer sentences, but at least this many, so that no worker waits long for another."""
 
 
-def by_length(lengths: Sequence[int], beams: int = 1, workers: int = 1) -> Iterator[list[int]]:
-    """Places in batches of like length, the longest first, so that what does not fit fails at once."""
+def batch_by_length(lengths: Sequence[int], beams: int = 1, workers: int = 1) -> Iterator[list[int]]:
+    """Indices in batches of similar length, the longest first, so that what does not fit fails at once."""
     order = sorted(range(len(lengths)), key=lambda place: -lengths[place])
     start = 0
     while start < len(order):
         size = min(BATCH_ROWS // beams, BATCH_TOKENS // beams // max(1, lengths[order[start]]))
         if workers > 1:
-            size = min(size, max(LEAST_SENTENCES, (len(order) - start) // (2 * workers)))
+            size = min(size, max(MIN_SENTENCES, (len(order) - start) // (2 * workers)))
         yield order[start : start + max(1, size)]
         start += max(1, size)
 
 
 class Engine(Protocol):
-    """Turns source ids into target ids."""
+    """A way to run a model: source ids → hypotheses."""
 
     name: str
-    side_by_side: bool
-    """Whether it works on several calls at once, in threads of its own."""
+    is_parallel: bool
+    """Whether it works on several calls of `search` at once, in threads of its own."""
     has_shortlist: bool
+    """Whether it can restrict translations to the likely target subwords."""
 
     def search(
         self,
@@ -46,7 +47,7 @@ class Engine(Protocol):
         prefixes: Sequence[Sequence[int]],
         keys: Sequence[int],
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """The n best translations of each source, as (its place, hypotheses), in whatever order they are done.
+        """The n best translations of each source, as (its index, hypotheses), in the order in which they are finished.
 
-        Sources end with `</s>`; `prefixes` are what translations must begin with; `keys` tell samples apart.
+        Sources end with `</s>`; translations begin with their `prefixes`; samples depend on their `keys`.
         """

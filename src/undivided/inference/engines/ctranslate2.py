@@ -1,6 +1,6 @@
-"""CTranslate2: the same model folder in 8-bit integers, converted once, kept beside the model, used when it proved equal.
+"""CTranslate2: the same model in 8-bit integers, converted once, kept in the model folder, used when it proved close.
 
-A model that was converted before is run without torch, which is imported only for what CTranslate2 has no way to do.
+A model that was converted before runs without torch, which is imported only for what CTranslate2 cannot do.
 """
 
 from __future__ import annotations
@@ -28,47 +28,47 @@ from undivided.core.files import read_json, sha256_of
 from undivided.core.ids import BOS, EOS, PAD
 from undivided.core.locks import try_lock_folder
 from undivided.core.random import random_bits
-from undivided.inference.engines.contract import by_length
+from undivided.inference.engines.contract import batch_by_length
 from undivided.inference.hypothesis import Hypothesis, length_penalty
 
 if TYPE_CHECKING:
     from undivided.inference.engines.torch import TorchEngine
 
 VERSION = 3
-"""Of what `convert` writes: older copies beside a model are made anew."""
+"""Of what `convert` writes: a converted model of another version is converted again."""
 
 SAMPLES = 2
-"""The seed of the sentences on which a copy is tried."""
+"""The seed of the sentences on which a converted model is tried."""
 
 WEIGHTS = ("int8", "float32")
-"""How a converted model keeps its weights: the first that proves close. Very small models may lose too much in 8 bits."""
+"""How a converted model stores its weights: the first that proves close. Very small models lose too much in 8 bits."""
 
 SHORTLIST, RECORD = "vmap.txt", "parity.json"
-PLACES = 2048
-"""Rows of the table of positions where the model itself has no end of them."""
+DEFAULT_POSITIONS = 2048
+"""Rows of the table of positions where the model itself has no limit."""
 TOLERANCE = 0.15
-"""Largest mean difference of a token's log-probability, in nats, that another engine may make on the sample sentences."""
+"""The largest mean difference of a token's log-probability, in nats, that is accepted on the sample sentences."""
 
 
-class Unfit(Exception):
+class UnsupportedModel(Exception):
     """Why CTranslate2 cannot run a model."""
 
 
-def importable() -> None:
-    """Raise `Unfit` where CTranslate2 is not installed, or not rightly."""
+def check_installed() -> None:
+    """Raise `UnsupportedModel` where CTranslate2 is not installed or cannot be imported."""
     try:
         import ctranslate2  # noqa: F401
     except ModuleNotFoundError:
-        raise Unfit("it is not installed: pip install 'undivided[ctranslate2]'") from None
+        raise UnsupportedModel("it is not installed: pip install 'undivided[ctranslate2]'") from None
     except ImportError as error:
-        raise Unfit(f"it is installed but cannot be imported: {error}") from None
+        raise UnsupportedModel(f"it is installed but cannot be imported: {error}") from None
 
 
-def expressible(artifact: Artifact) -> None:
-    """Raise `Unfit` with every setting of a model that CTranslate2 has no layer for."""
+def check_supported(artifact: Artifact) -> None:
+    """Raise `UnsupportedModel` with every setting of a model that CTranslate2 has no layer for."""
     model = artifact.recipe.model
     if model.kind != "transformer":
-        raise Unfit(f"it has no {model.kind} models")
+        raise UnsupportedModel(f"it has no {model.kind} models")
     width = model.d_model // model.n_heads
     faults = []
     if model.window:
@@ -78,69 +78,69 @@ def expressible(artifact: Artifact) -> None:
     if (model.key_width, model.value_width) != (width, width) or model.d_model % model.n_heads:
         faults.append("heads of a width of their own (model.d_k, model.d_v)")
     if faults:
-        raise Unfit(f"it has no {', no '.join(faults)}")
+        raise UnsupportedModel(f"it has no {', no '.join(faults)}")
 
 
 def convert(artifact: Artifact, folder: Path, console: Console) -> Path:
-    """The converted model beside its folder: the one that is there if nothing changed, else made and proven close."""
+    """The converted model in its folder: the one that is there if nothing changed, else a new one that proved close."""
     reasons = []
     for kind in WEIGHTS:
-        difference, home = _converted(artifact, folder, kind, console)
+        difference, home = _convert_with(artifact, folder, kind, console)
         if difference <= TOLERANCE:
             return home
-        reasons.append(f"with {kind} weights its log-probabilities are off by {difference:.3f} on average")
-    raise Unfit(f"{'; '.join(reasons)}; {TOLERANCE} is allowed")
+        reasons.append(f"with {kind} weights its log-probabilities differ by {difference:.3f} on average")
+    raise UnsupportedModel(f"{'; '.join(reasons)}; {TOLERANCE} is allowed")
 
 
-def _converted(artifact: Artifact, folder: Path, kind: str, console: Console) -> tuple[float, Path]:
-    """How far a converted model is from the reference, and where it lies."""
+def _convert_with(artifact: Artifact, folder: Path, kind: str, console: Console) -> tuple[float, Path]:
+    """How far the converted model is from the reference, and its folder."""
     home = folder / f"ctranslate2-{kind}"
     facts = {
         "model": artifact.seal or sha256_of(manifest.current_folder(folder) / manifest.NAME),
         "ctranslate2": importlib.metadata.version("ctranslate2"),
         "version": VERSION,
     }
-    known = _known(home, facts)
+    known = _stored_difference(home, facts)
     if known is not None:
         return known, home
     console.say(f"converting the model for CTranslate2 with {kind} weights (once) …")
-    spec = _specified(artifact, kind)
-    building = _room(home, console)
+    spec = _optimised_spec(artifact, kind)
+    building = _building_folder(home, console)
     with try_lock_folder(building):
         try:
-            difference = _written(spec, artifact, building, facts)
+            difference = _write_copy(spec, artifact, building, facts)
         except BaseException:
             shutil.rmtree(building, ignore_errors=True)
             raise
-        return difference, _settled(building, home, facts)
+        return difference, _move_into_place(building, home, facts)
 
 
-def _room(home: Path, console: Console) -> Path:
-    """A folder to build in, beside where the copy will lie, or elsewhere for this process alone."""
+def _building_folder(home: Path, console: Console) -> Path:
+    """A temporary folder beside `home`, or elsewhere where the model folder is read-only."""
     for left in home.parent.glob(f"{home.name}.*.building"):
-        # Whoever builds holds the folder before there is anything in it; what nobody holds was left by a process that was killed.
-        with contextlib.suppress(OSError), try_lock_folder(left) as abandoned:
-            if abandoned and any(left.iterdir()):
+        # A process locks its folder before it writes into it; one that nobody holds was left by a process that was killed.
+        with contextlib.suppress(OSError), try_lock_folder(left) as locked:
+            if locked and any(left.iterdir()):
                 shutil.rmtree(left)
     try:
         return Path(tempfile.mkdtemp(prefix=f"{home.name}.", suffix=".building", dir=home.parent))
     except OSError:
-        console.say(f"{home.parent} cannot be written, so the converted model is not kept")
+        console.say(f"{home.parent} is read-only, so the converted model is not kept")
         return Path(tempfile.mkdtemp(prefix=f"{home.name}."))
 
 
-def _specified(artifact: Artifact, kind: str) -> Any:
-    """A model in the words of CTranslate2."""
-    from undivided.inference.engines.specification import make_spec
+def _optimised_spec(artifact: Artifact, kind: str) -> Any:
+    """The model as a specification of CTranslate2, quantised."""
+    from undivided.inference.engines.ctranslate2_spec import make_spec
 
-    spec = make_spec(artifact, places(artifact.recipe.model))
+    spec = make_spec(artifact, position_count(artifact.recipe.model))
     spec.validate()
     spec.optimize(quantization=kind)
     return spec
 
 
-def _written(spec: Any, artifact: Artifact, building: Path, facts: dict[str, Any]) -> float:
-    """Write a converted model and all that is known of it; how far it is from the reference."""
+def _write_copy(spec: Any, artifact: Artifact, building: Path, facts: dict[str, Any]) -> float:
+    """Write the converted model with its record; how far it is from the reference."""
     spec.save(str(building))
     _write_shortlist(artifact, building / SHORTLIST)
     difference = parity(building, artifact)
@@ -149,51 +149,51 @@ def _written(spec: Any, artifact: Artifact, building: Path, facts: dict[str, Any
     return difference
 
 
-def _settled(building: Path, home: Path, facts: dict[str, Any]) -> Path:
-    """Move a finished copy into its place, unless another process was faster; where it lies."""
+def _move_into_place(building: Path, home: Path, facts: dict[str, Any]) -> Path:
+    """Move a converted model into its place, unless another process was faster; where it is."""
     if building.parent == home.parent:
-        if _known(home, facts) is None:
+        if _stored_difference(home, facts) is None:
             shutil.rmtree(home, ignore_errors=True)
         with contextlib.suppress(OSError):
             return building.rename(home)
-        if _known(home, facts) is not None:
+        if _stored_difference(home, facts) is not None:
             shutil.rmtree(building, ignore_errors=True)
             return home
     atexit.register(shutil.rmtree, building, ignore_errors=True)
     return building
 
 
-def _known(home: Path, facts: dict[str, Any]) -> float | None:
-    """How far a converted model is from the reference, if it is that of this model and all of it is whole."""
+def _stored_difference(home: Path, facts: dict[str, Any]) -> float | None:
+    """How far a converted model is from the reference; None where there is none, or a damaged one, or that of another model."""
     try:
         listed = manifest.verify(home, [RECORD, "model.bin", "config.json"])
         record = read_json(home / RECORD)
-        strange = (home / SHORTLIST).exists() and SHORTLIST not in listed
-        return float(record["difference"]) if record["facts"] == facts and not strange else None
+        foreign = (home / SHORTLIST).exists() and SHORTLIST not in listed
+        return float(record["difference"]) if record["facts"] == facts and not foreign else None
     except (InputError, OSError, KeyError, TypeError, ValueError):
         return None
 
 
 def _write_shortlist(artifact: Artifact, path: Path) -> None:
-    """Where CTranslate2 looks for one. Subwords with spaces of its own format inside cannot be written down."""
+    """Write the shortlist in the format of CTranslate2, which cannot express subwords that contain white space."""
     pieces = [side.pieces(range(len(side))) for side in (artifact.tokenizer.source, artifact.tokenizer.target)]
     if artifact.shortlist is not None and not any(set(piece) & set(" \t\n") for side in pieces for piece in side):
         path.write_text("\n".join(artifact.shortlist.vocabulary_map(*pieces)) + "\n", encoding="utf-8", newline="\n")
 
 
 def sample_rows(vocabulary: int, count: int = 16, length: int = 12) -> list[list[int]]:
-    """Made-up sentences over a vocabulary, always the same: a model folder carries no text to try it on."""
+    """Made-up sentences over a vocabulary, always the same: a model folder holds no text to try it on."""
     bits = random_bits(count * length, vocabulary, SAMPLES).reshape(count, length)
     return [[*(int(word) for word in EOS + 1 + row % np.uint64(vocabulary - EOS - 1)), EOS] for row in bits]
 
 
-def places(model: ModelConfig) -> int:
-    """How many positions a converted model knows."""
-    return model.max_positions if model.positions == "learned" else PLACES
+def position_count(model: ModelConfig) -> int:
+    """The number of positions of a converted model."""
+    return model.max_positions if model.positions == "learned" else DEFAULT_POSITIONS
 
 
 def parity(home: Path, artifact: Artifact) -> float:
-    """Mean absolute difference of log-probabilities between the engines, of the reference's translations of samples."""
+    """Mean absolute difference of log-probabilities between the engines, on the reference's translations of sample sentences."""
     from undivided.inference.search import forced_scores
 
     engine = CTranslate2Engine(home, artifact, 1)
@@ -209,9 +209,9 @@ def parity(home: Path, artifact: Artifact) -> float:
 
 
 class CTranslate2Engine:
-    """Runs a converted model. What it has no way to do (our seeded sampling, places past its table) the reference does."""
+    """Runs a converted model. What it cannot do (our seeded sampling, positions past its table) PyTorch does."""
 
-    side_by_side = True
+    is_parallel = True
 
     def __init__(self, home: Path, artifact: Artifact, threads: int) -> None:
         import ctranslate2
@@ -220,7 +220,7 @@ class CTranslate2Engine:
         self.artifact, self._lock = artifact, threading.Lock()
         self._reference: TorchEngine | None = None
         self.has_shortlist = (home / SHORTLIST).is_file()
-        self.places = places(artifact.recipe.model)
+        self.positions = position_count(artifact.recipe.model)
         subwords = artifact.tokenizer.source, artifact.tokenizer.target
         self.pieces = [side.pieces(range(len(side))) for side in subwords]
         self.ids = {piece: token for token, piece in enumerate(self.pieces[1])}
@@ -230,7 +230,7 @@ class CTranslate2Engine:
 
     @property
     def reference(self) -> TorchEngine:
-        """The model itself."""
+        """The PyTorch engine of the same model."""
         from undivided.inference.engines.torch import TorchEngine
 
         with self._lock:
@@ -245,13 +245,13 @@ class CTranslate2Engine:
         prefixes: Sequence[Sequence[int]],
         keys: Sequence[int],
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """All batches are handed over at once and worked on side by side."""
+        """All batches are submitted at once and run in parallel."""
         longest = max((len(row) for row in sources), default=0)
-        if config.sample or longest + config.max_extra + max(map(len, prefixes), default=0) >= self.places:
+        if config.sample or longest + config.max_extra + max(map(len, prefixes), default=0) >= self.positions:
             yield from self.reference.search(sources, config, prefixes, keys)
             return
         waiting = []
-        for batch in by_length([len(row) for row in sources], config.beam_size, self.translator.num_translators):
+        for batch in batch_by_length([len(row) for row in sources], config.beam_size, self.translator.num_translators):
             limits = [max(len(sources[place]) - 1 + config.max_extra, len(prefixes[place]) + 1) for place in batch]
             results = self.translator.translate_batch(
                 [self._words(0, sources[place][:-1]) for place in batch],
@@ -265,25 +265,25 @@ class CTranslate2Engine:
                 return_scores=True,
                 return_end_token=True,
                 disable_unk=True,
-                # What a translation must begin with may be on no list.
+                # The tokens of a prefix may be missing from the shortlist.
                 use_vmap=config.shortlist and self.has_shortlist and not any(prefixes[place] for place in batch),
                 suppress_sequences=[self._words(1, [PAD]), self._words(1, [BOS])],
             )
             waiting.append((batch, limits, results))
         for each in waiting:
             for place, limit, result in zip(*each, strict=True):
-                yield place, self._ranked(result.result(), config, limit)
+                yield place, self._rank(result.result(), config, limit)
 
     def _words(self, side: int, row: Sequence[int]) -> list[str]:
         return [self.pieces[side][token] for token in row]
 
-    def _ranked(self, result: Any, config: SearchConfig, limit: int) -> list[Hypothesis]:
-        """The hypotheses by our length penalty, where CTranslate2 divides by |Y|^α; each cut at its own limit, not the batch's."""
+    def _rank(self, result: Any, config: SearchConfig, limit: int) -> list[Hypothesis]:
+        """Hypotheses ranked by our length penalty (CTranslate2 divides by |Y|^α), each cut at its own limit, not the batch's."""
         found = []
         for words, score in zip(result.hypotheses, result.scores, strict=True):
             tokens = [self.ids[word] for word in words[:limit]]
             finished = bool(tokens) and tokens[-1] == EOS
-            share = len(tokens) / len(words)  # of a hypothesis that is cut, about as much of its log-probability
+            share = len(tokens) / len(words)  # a hypothesis that is cut keeps about this share of its log-probability
             log_probability = share * score * len(words) ** config.length_penalty
             ours = log_probability / float(length_penalty(len(tokens), config.length_penalty))
             found.append(Hypothesis(tokens[:-1] if finished else tokens, log_probability, ours, finished))

@@ -1,4 +1,4 @@
-"""The PyTorch model: the reference, or on a CPU that is far faster so, the same with products of bfloat16."""
+"""The PyTorch model: the reference, or on a CPU that supports it, the same with bfloat16 products."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ import torch
 
 from undivided.artifact import Artifact
 from undivided.config import SearchConfig
-from undivided.inference.engines.contract import ROUNDED, by_length
+from undivided.inference.engines.contract import BFLOAT16, batch_by_length
 from undivided.inference.hypothesis import Hypothesis
-from undivided.inference.search import Rule, search
+from undivided.inference.search import Constraint, search
 from undivided.nn.attention import is_recording
 from undivided.nn.backend import PackedWeights
 from undivided.nn.device import ThreadPool
 
 
 class TorchEngine:
-    """Runs the model as it is; `rounded`: on a CPU, with the factors of its products rounded, but for those that give logits."""
+    """Runs the model as it is; with `bfloat16` all matrix products but the logits are computed in bfloat16 (CPU only)."""
 
-    side_by_side = False
+    is_parallel = False
     has_shortlist = False
 
-    def __init__(self, artifact: Artifact, rounded: bool = False) -> None:
-        self.name = ROUNDED if rounded else "torch"
+    def __init__(self, artifact: Artifact, bfloat16: bool = False) -> None:
+        self.name = BFLOAT16 if bfloat16 else "torch"
         self.model = artifact.model
         self.device = artifact.device
-        self._pool, self._packed = ThreadPool(1), PackedWeights(rounded)
+        self._pool, self._packed = ThreadPool(1), PackedWeights(bfloat16)
 
     def search(
         self,
@@ -34,30 +34,31 @@ class TorchEngine:
         config: SearchConfig,
         prefixes: Sequence[Sequence[int]],
         keys: Sequence[int],
-        rules: Callable[[Sequence[int]], Rule] | None = None,
+        constraints: Callable[[Sequence[int]], Constraint] | None = None,
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """Batch by batch, sorted by length; on a CPU several side by side, each on one thread.
+        """Batch by batch, sorted by length; on a CPU several at once, each on one thread.
 
-        `rules` gives for the places of a batch what may follow what.
+        `constraints` gives the constraint of a batch, from the indices of its sources.
         """
 
-        def found(batch: list[int]) -> list[tuple[int, list[Hypothesis]]]:
-            rows, begins = ([side[place] for place in batch] for side in (sources, prefixes))
-            rule = None if rules is None else rules(batch)
+        def search_batch(batch: list[int]) -> list[tuple[int, list[Hypothesis]]]:
+            rows, begins = ([side[index] for index in batch] for side in (sources, prefixes))
+            constraint = None if constraints is None else constraints(batch)
             with self._packed.use():
-                results = search(self.model, rows, config, self.device, begins, [keys[place] for place in batch], rule=rule)
+                own_keys = [keys[index] for index in batch]
+                results = search(self.model, rows, config, self.device, begins, own_keys, constraint=constraint)
             return list(zip(batch, results, strict=True))
 
-        batches = list(by_length([len(row) for row in sources], _beams(config), self._threads()))
-        for done in self._workers(len(batches)).flow(found, batches):
+        batches = list(batch_by_length([len(row) for row in sources], _beams(config), self._threads()))
+        for done in self._workers(len(batches)).flow(search_batch, batches):
             yield from done
 
     def _threads(self) -> int:
-        """How many batches may be worked on side by side; one where somebody watches this thread."""
+        """How many batches may run at once; one while attention is recorded, which happens in this thread."""
         return torch.get_num_threads() if self.device.type == "cpu" and not is_recording() else 1
 
     def _workers(self, batches: int) -> ThreadPool:
-        """As many as there are threads to compute with; none where one batch needs them all."""
+        """A thread for each batch that may run at once; this one where a single batch uses them all."""
         if batches < 2 or self._threads() == 1:
             return ThreadPool(1)
         if self._pool.size != self._threads():
@@ -66,5 +67,5 @@ class TorchEngine:
 
 
 def _beams(config: SearchConfig) -> int:
-    """How many hypotheses of a sentence are followed."""
+    """Hypotheses of a sentence that are followed at once."""
     return config.n_best if config.sample else config.beam_size

@@ -1,1 +1,1 @@
-"""A file of any size through several worker processes or a Ray cluster."""
+"""One large file through several workers: shards, a coordinator, pools of processes or Ray actors."""

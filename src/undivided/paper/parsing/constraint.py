@@ -10,7 +10,7 @@ from torch import Tensor
 
 from undivided.core.ids import EOS
 from undivided.data.subwords import Subwords
-from undivided.inference.search import Rule
+from undivided.inference.search import Constraint
 from undivided.paper.parsing.linear import SAME_WORD, balance
 
 WORD, LAST_WORD, SAME, END = range(4)
@@ -37,7 +37,7 @@ class TreeConstraint(NamedTuple):
         words, opened = torch.tensor([stands for stands, _ in kinds]), torch.tensor([count for _, count in kinds])
         return cls(words.to(device), opened.to(device), pieces.index(f"▁{SAME_WORD}"))
 
-    def rule(self, subwords: Sequence[Sequence[int]]) -> Rule:
+    def rule(self, subwords: Sequence[Sequence[int]]) -> Constraint:
         """For sentences of which each word has so many subwords."""
         rows = [_kinds(counts) for counts in subwords]
         kinds = torch.full((len(rows), max(map(len, rows))), END, device=self.words.device)

@@ -21,7 +21,7 @@ from undivided.core.console import Console, Progress, duration, plural
 from undivided.core.errors import InputError
 from undivided.core.files import write_atomic
 from undivided.data.text_files import read_lines
-from undivided.inference.score import Score, bleu, moses
+from undivided.inference.score import Score, bleu, import_sacremoses
 from undivided.inference.translator import Translator
 from undivided.paper import report
 from undivided.paper.chart import Chart, Series
@@ -38,7 +38,7 @@ def compound_split_bleu(hypotheses: Sequence[str], references: Sequence[str], la
 
     As the paper's authors scored English to German: `##AT##-##AT##` where a hyphen joins two words, then multi-bleu.
     """
-    sacremoses = moses()
+    sacremoses = import_sacremoses()
     split = sacremoses.MosesTokenizer(lang).tokenize
 
     def tokenise(lines: Sequence[str]) -> list[str]:
@@ -120,7 +120,7 @@ def prepare(values: Values, data: Path, out: Path, checksums: Path | None, conso
 
 def train_and_score(values: Values, data: Path, out: Path, checksums: Path | None, console: Console) -> Run:
     """Prepare the data, train, average, translate newstest2014 and score it. Stopped, it goes on where it was."""
-    moses()  # what is missing for the scores is missed before the training
+    import_sacremoses()  # what is missing for the scores is missed before the training
     full, text = prepare(values, data, out, checksums, console)
     model = train_or_load(full, console)
     draft = build_recipe(full)

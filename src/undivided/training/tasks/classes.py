@@ -13,7 +13,7 @@ from undivided.core.console import Console
 from undivided.core.random import random_bits
 from undivided.data.batches import BatchStream, ImageBatch, TextBatch, pad_rows
 from undivided.data.images import read_labelled_images
-from undivided.inference.classify import Class, Classifier, as_values
+from undivided.inference.classify import Class, Classifier, to_values
 from undivided.inference.score import Score
 from undivided.models import EncoderOnly, Vision
 from undivided.training.prepare import Prepared
@@ -91,7 +91,7 @@ class ImageClassTask(ClassTask):
             [read_labelled_images(files.source, files.target, recipe.data.classes) for files in part]
             for part in (recipe.data.train, recipe.data.valid)
         )
-        self.images = as_values(np.concatenate([images for images, _ in train]))
+        self.images = to_values(np.concatenate([images for images, _ in train]))
         number = {name: place for place, name in enumerate(recipe.data.classes)}
         labels = [number[name] for _, names in train for name in names]
         sizes = np.full(len(labels), recipe.max_sequence)

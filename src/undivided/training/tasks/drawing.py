@@ -13,7 +13,7 @@ from undivided.core.console import Console
 from undivided.core.ids import BOS, PAD
 from undivided.data.batches import BatchStream, ImageBatch
 from undivided.data.images import read_labelled_images
-from undivided.inference.classify import as_values
+from undivided.inference.classify import to_values
 from undivided.inference.generate import captions
 from undivided.inference.score import Score
 from undivided.models import Drawing
@@ -48,7 +48,7 @@ class DrawingTask(SingleStackTask[Drawing]):
 
     def _read(self, files: CorpusFiles) -> tuple[Tensor, Tensor]:
         images, names = read_labelled_images(files.source, files.target, self.recipe.data.classes)
-        return as_values(images), captions(names, self.subwords, self.recipe.data.max_length)
+        return to_values(images), captions(names, self.subwords, self.recipe.data.max_length)
 
     def __str__(self) -> str:
         return f"{len(self.images):,} images of {self.recipe.model.n_patches} patches"

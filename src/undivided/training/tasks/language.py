@@ -8,7 +8,7 @@ import torch
 from undivided.core.console import Console
 from undivided.core.ids import PAD
 from undivided.data.batches import BatchStream, TextBatch, pad_rows
-from undivided.inference.generate import begun, stream_perplexity
+from undivided.inference.generate import start_lines, stream_perplexity
 from undivided.inference.score import Score
 from undivided.models import DecoderOnly
 from undivided.nn.loss import smoothed_loss
@@ -41,7 +41,7 @@ class LanguageTask(SingleStackTask[DecoderOnly]):
         """Some rows as ids."""
         rows = [self.rows[place] for place in self.examples.places(draws)]
         before, after = pad_rows([row[:-1] for row in rows]), pad_rows([row[1:] for row in rows])
-        return TextBatch(begun(before), after)
+        return TextBatch(start_lines(before), after)
 
     def loss(self, batch: TextBatch) -> BatchLoss:
         """Label-smoothed loss of predicting each token from those before it in its row."""

@@ -16,7 +16,7 @@ from undivided.core.ids import BOS, EOS, PAD, UNK
 from undivided.data.batches import BatchStream, TextBatch, pad_rows
 from undivided.data.corpus import corpus_name
 from undivided.inference.score import Score
-from undivided.inference.search import uniform
+from undivided.inference.search import uniform_numbers
 from undivided.models.encoder_only import EncoderOnly, WordHead
 from undivided.nn.loss import smoothed_loss
 from undivided.training.prepare import Prepared
@@ -45,7 +45,7 @@ def mask_tokens(tokens: Tensor, share: float, vocabulary: int, *key: int) -> Mas
 
     A function of the key alone.
     """
-    chance, what, other = uniform(3 * len(tokens), *key).view(3, -1)
+    chance, what, other = uniform_numbers(3 * len(tokens), *key).view(3, -1)
     words = tokens > EOS
     # Of each text at least one: the one of least chance.
     asked = words & ((chance < share) | (chance == chance.masked_fill(~words, 2.0).min()))

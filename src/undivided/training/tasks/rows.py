@@ -14,7 +14,7 @@ from undivided.core.ids import EOS
 from undivided.data.corpus import CorpusReport, corpus_name, read_pairs, read_texts
 from undivided.data.store import chunks
 from undivided.data.subwords import Subwords
-from undivided.inference.generate import read_as
+from undivided.inference.generate import to_streams
 
 Row = np.ndarray
 """Ids of one text."""
@@ -70,7 +70,7 @@ def read_good_texts(files: CorpusFiles, recipe: Recipe) -> Iterator[str]:
 def read_blocks(files: CorpusFiles, recipe: Recipe, subwords: Subwords) -> list[Row]:
     """The texts of a file, cut into rows as long as the context, each with the token before it in front."""
     size, rows = recipe.data.max_length, list(encode_texts(read_good_texts(files, recipe), subwords))
-    texts = (np.concatenate([np.array([EOS], dtype=text.dtype), text]) for text in read_as(rows, recipe.data))
+    texts = (np.concatenate([np.array([EOS], dtype=text.dtype), text]) for text in to_streams(rows, recipe.data))
     return [text[at : at + size + 1] for text in texts for at in range(0, len(text) - 1, size)]
 
 

@@ -1,4 +1,4 @@
-"""Work begun before what came before it is done."""
+"""A chunk is prefetched while the one before it is worked on."""
 
 import itertools
 import threading
@@ -8,13 +8,13 @@ import pytest
 
 from samples import sentences
 from undivided.config import SearchConfig
+from undivided.inference.chunks import prefetch
 from undivided.inference.engines.torch import TorchEngine
 from undivided.inference.translator import Translator
-from undivided.inference.windows import ahead
 
 
 def test_items_come_in_order():
-    assert list(ahead(range(1000))) == list(range(1000))
+    assert list(prefetch(range(1000))) == list(range(1000))
 
 
 def test_an_error_comes_where_it_was_made():
@@ -22,7 +22,7 @@ def test_an_error_comes_where_it_was_made():
         yield 1
         raise ValueError("no second")
 
-    taken = ahead(items())
+    taken = prefetch(items())
     assert next(taken) == 1
     with pytest.raises(ValueError, match="no second"):
         next(taken)
@@ -30,7 +30,7 @@ def test_an_error_comes_where_it_was_made():
 
 def test_never_far_ahead_and_gone_with_whoever_took():
     made = []
-    items = ahead((made.append(number) or number for number in itertools.count()), 2)
+    items = prefetch((made.append(number) or number for number in itertools.count()), 2)
     assert next(items) == 0
     time.sleep(0.3)
     assert len(made) <= 4
@@ -44,7 +44,7 @@ def test_never_far_ahead_and_gone_with_whoever_took():
 class Slow:
     """The reference behind a door: a call of `search` waits until the next one has come, or the last."""
 
-    name, side_by_side, has_shortlist = "slow", True, False
+    name, is_parallel, has_shortlist = "slow", True, False
 
     def __init__(self, artifact, calls):
         self.engine = TorchEngine(artifact)
@@ -57,7 +57,7 @@ class Slow:
             number, self.count = self.count, self.count + 1
         self.begun[number].set()
         if number + 1 < len(self.begun):
-            assert self.begun[number + 1].wait(20), "the next window was not begun"
+            assert self.begun[number + 1].wait(20), "the next chunk was not started"
         with self.lock:
             yield from list(self.engine.search(sources, config, prefixes, keys))
 
@@ -66,7 +66,7 @@ def test_the_next_window_is_begun_before_the_last_is_done(translator, monkeypatc
     lines = [source for source, _ in sentences(24, seed=8)]
     expected = translator.translate(lines)
     monkeypatch.setattr("undivided.inference.translator.CHUNK_LINES", 8)
-    monkeypatch.setattr("undivided.inference.windows.windows.__defaults__", (8,))
+    monkeypatch.setattr("undivided.inference.chunks.chunk_lines.__defaults__", (8,))
     other = Translator(translator.artifact)
     other.engine = Slow(translator.artifact, 3)
     told = []

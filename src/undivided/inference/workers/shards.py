@@ -1,4 +1,4 @@
-"""A file cut into byte ranges at line ends, the same whoever translates them, and what of them is done."""
+"""A shard is a byte range of a file to translate. The same file has the same shards, whoever translates them."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from undivided.config import CHUNK_LINES
 from undivided.core.console import plural
 from undivided.core.errors import InputError
 from undivided.core.files import read_json, sha256_of, write_atomic
-from undivided.data.text_files import BYTE_ORDER_MARK, MAX_LINE_BYTES, split_lines
+from undivided.data.text_files import BYTE_ORDER_MARK, MAX_LINE_BYTES, line_too_long, nul_character, split_lines
 
-MOST_SHARDS = 10_000
-"""A larger file has larger shards: neither the plan nor a folder of shards grows with it."""
+MAX_SHARDS = 10_000
+"""A larger file has larger shards, so that neither the plan nor the folder of shards grows with it."""
 
 BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
 class Shard:
-    """Some lines that follow each other; of each file (the text, and its prefixes if there are any) a byte range."""
+    """Consecutive lines: a byte range of the text, and of the file of prefixes if there is one."""
 
     number: int
     first: int
-    """Lines before it."""
+    """The number of lines before it."""
     lines: int
     ranges: list[list[int]]
 
@@ -41,21 +41,21 @@ class Shard:
         return f"lines {self.first + 1:,}–{self.first + self.lines:,} (bytes {start:,}–{end:,})"
 
     def path(self, folder: Path) -> Path:
-        """Where its translations lie."""
+        """The file of its translations."""
         return folder / f"shard-{self.number:06d}.txt"
 
     def marker(self, folder: Path) -> Path:
-        """Written after them: what they are, and that they are whole."""
+        """The file that says that they are complete: written last, with their sha256."""
         return folder / f"shard-{self.number:06d}.json"
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker must know beside the shard. All of it can be written as JSON."""
+    """What a worker must know beside the shard; everything can be written as JSON."""
 
     model: str
     model_sha256: str
-    """Of the manifest: a model that changes while it is used is noticed."""
+    """Of the manifest: a model that changes while it is in use is noticed."""
     files: list[str]
     stamps: list[list[int]]
     """Size and time of the last change of each file."""
@@ -67,7 +67,7 @@ class Job:
     engine: str = "torch"
 
     def lines(self, shard: Shard, which: int) -> Iterator[bytes]:
-        """The lines of a shard in one of the files; an error if that file is no longer what was planned for."""
+        """The lines of a shard in one of the files; an error if that file has changed since the plan was made."""
         path, (start, _) = self.files[which], shard.ranges[which]
         self._check_stamp(which)
         with Path(path).open("rb") as stream:
@@ -77,11 +77,13 @@ class Job:
         self._check_stamp(which)
 
     def _check_stamp(self, which: int) -> None:
-        if stamp(self.files[which]) != self.stamps[which]:
-            raise InputError(f"{self.files[which]}: changed while it was translated; begin anew, and let it be")
+        if file_stamp(self.files[which]) != self.stamps[which]:
+            raise InputError(
+                f"{self.files[which]}: changed while it was being translated; run the command again and leave the file as it is"
+            )
 
 
-def stamp(path: str) -> list[int]:
+def file_stamp(path: str) -> list[int]:
     """Size and time of the last change of a file."""
     try:
         facts = Path(path).stat()
@@ -91,18 +93,18 @@ def stamp(path: str) -> list[int]:
 
 
 class Scan(NamedTuple):
-    """What one pass over a file tells."""
+    """What one pass over a file finds."""
 
     sha256: str
     stamp: list[int]
     lines: int
     starts: array[int]
-    """Where each window of lines begins, and where the last one ends."""
+    """The offset of each chunk of lines, and the end of the last one."""
 
 
-def scan(path: str, text: bool = True) -> Scan:
-    """Read a file once, in flat memory: its digest and where its windows begin. Of text, what cannot be translated is refused."""
-    before, sha256 = stamp(path), hashlib.sha256()
+def scan_file(path: str, text: bool = True) -> Scan:
+    """Read a file once, in constant memory: its digest and the offsets of its chunks. Text that cannot be translated is refused."""
+    before, sha256 = file_stamp(path), hashlib.sha256()
     lines = offset = line_start = 0
     starts = array("q", [0])
     with Path(path).open("rb") as stream:
@@ -119,52 +121,47 @@ def scan(path: str, text: bool = True) -> Scan:
         lines += 1
     if starts[-1] != offset:
         starts.append(offset)
-    if stamp(path) != before or offset != before[0]:
-        raise InputError(f"{path}: changed while it was read")
+    if file_stamp(path) != before or offset != before[0]:
+        raise InputError(f"{path}: changed while it was being read; run the command again")
     return Scan(sha256.hexdigest(), before, lines, starts)
 
 
 def _check_text(path: str, block: bytes, ends: np.ndarray, lines: int, carried: int) -> None:
-    """Refuse NUL characters and lines longer than memory should hold; `carried` bytes of the first line came before."""
+    """Refuse NUL characters and over-long lines; `carried` bytes of the first line came in the block before."""
     nul = block.find(b"\0")
     if nul >= 0:
-        raise InputError(f"{path}, line {lines + 1 + int((ends < nul).sum()):,}: holds a NUL character; is this a text file?")
+        raise nul_character(path, lines + 1 + int((ends < nul).sum()))
     edges = np.concatenate([[-1 - carried], ends, [len(block)]])
     too_long = np.flatnonzero(np.diff(edges) - 1 > MAX_LINE_BYTES)
     if len(too_long):
-        raise too_long_line(path, lines + 1 + int(too_long[0]))
+        raise line_too_long(path, lines + 1 + int(too_long[0]))
 
 
-def too_long_line(path: str, number: int) -> InputError:
-    """A line that is not read whole."""
-    return InputError(f"{path}, line {number:,}: longer than {MAX_LINE_BYTES:,} bytes; is this a text file? Break the line up")
-
-
-def cut(scans: list[Scan]) -> list[Shard]:
-    """The shards of a text (and of its prefixes): whole windows, so that every line meets the same others in any run."""
+def cut_shards(scans: list[Scan]) -> list[Shard]:
+    """The shards of a text (and of its prefixes): whole chunks, so that every line shares its batch with the same others."""
     text = scans[0]
-    windows = len(text.starts) - 1
-    step = max(1, -(-windows // MOST_SHARDS))
+    chunks = len(text.starts) - 1
+    step = max(1, -(-chunks // MAX_SHARDS))
     shards = []
-    for number, window in enumerate(range(0, windows, step)):
-        first = window * CHUNK_LINES
-        last = min(window + step, windows)
-        ranges = [[scan.starts[window], scan.starts[min(last, len(scan.starts) - 1)]] for scan in scans]
+    for number, chunk in enumerate(range(0, chunks, step)):
+        first = chunk * CHUNK_LINES
+        last = min(chunk + step, chunks)
+        ranges = [[scan.starts[chunk], scan.starts[min(last, len(scan.starts) - 1)]] for scan in scans]
         shards.append(Shard(number, first, min(last * CHUNK_LINES, text.lines) - first, ranges))
     return shards
 
 
-class Plan:
-    """The shards of a job and the folder that remembers which are done."""
+class ShardPlan:
+    """The shards of a job and the folder that records which are done."""
 
     def __init__(self, job: Job, scans: list[Scan], settings: dict[str, Any]) -> None:
         self.job, self.folder = job, Path(job.folder)
-        self.shards, self.lines = cut(scans), scans[0].lines
+        self.shards, self.lines = cut_shards(scans), scans[0].lines
         names = ("text", "prefixes")
         self.settings = settings | {f"sha256 of the {name}": each.sha256 for name, each in zip(names, scans, strict=False)}
 
-    def begin(self) -> None:
-        """Write the plan down, or check that the one that is there is the same."""
+    def start(self) -> None:
+        """Write the plan into the folder, or check that the one there is the same."""
         path = self.folder / "plan.json"
         for leftover in [*self.folder.glob("*.part"), *self.folder.glob("*.building")]:
             leftover.unlink()
@@ -175,14 +172,14 @@ class Plan:
         known = before.keys() | self.settings.keys()
         changed = [name for name in sorted(known) if before.get(name) != self.settings.get(name)]
         if changed:
-            told = [f"{name} was {before.get(name)!r}, now {self.settings.get(name)!r}" for name in changed]
+            changes = [f"{name} was {before.get(name)!r}, now {self.settings.get(name)!r}" for name in changed]
             raise InputError(
-                f"{self.folder} holds the shards of another translation; go on with that one, or remove the folder to begin anew:"
-                "\n  - " + "\n  - ".join(told)
+                f"{self.folder} holds the shards of another translation; resume that one, or remove the folder to start over:"
+                "\n  - " + "\n  - ".join(changes)
             )
 
-    def facts(self, shard: Shard) -> dict[str, Any] | None:
-        """What the marker of a finished shard says; None where it is not finished, or not whole."""
+    def read_marker(self, shard: Shard) -> dict[str, Any] | None:
+        """What the marker of a finished shard says; None where the shard is unfinished or damaged."""
         marker = shard.marker(self.folder)
         if not marker.exists():
             return None

@@ -1,4 +1,4 @@
-"""Workers as processes of this machine, behind the contract that every crew keeps."""
+"""Workers as processes of this machine, and the contract of every worker pool."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from undivided.inference.workers.job import Job, Shard, as_json
+from undivided.inference.workers.shards import Job, Shard, as_json
 
 
 @dataclass(frozen=True)
 class Event:
-    """News of a worker: it is ready, has translated some lines, has finished a shard, has failed for good, or is dead."""
+    """A worker is ready, has translated some lines, has finished a shard, has failed for good, or is dead."""
 
     slot: int
     ready: bool = False
@@ -29,24 +29,24 @@ class Event:
     dead: str = ""
 
 
-class Crew(Protocol):
-    """Workers in numbered slots. Whoever leads them knows no more, so processes and a Ray cluster do the same work."""
+class WorkerPool(Protocol):
+    """Workers in numbered slots. The coordinator knows no more, so processes and a Ray cluster do the same work."""
 
     def start(self, slot: int) -> None:
-        """Put a new worker into a slot."""
+        """Start a new worker in a slot."""
 
-    def give(self, slot: int, shard: Shard) -> None:
+    def assign(self, slot: int, shard: Shard) -> None:
         """Let a worker translate a shard."""
 
-    def news(self, seconds: float) -> list[Event]:
-        """What happened, waiting at most so long for it."""
+    def poll(self, seconds: float) -> list[Event]:
+        """What happened, after waiting for it at most so long."""
 
     def stop(self) -> None:
         """End all workers at once."""
 
 
-class Processes:
-    """Local processes that speak lines of JSON. Nothing is pickled, and none outlives the one that started them."""
+class ProcessPool:
+    """Local processes that exchange lines of JSON. Nothing is pickled, and none outlives the process that started them."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -55,9 +55,9 @@ class Processes:
         self._events: queue.Queue[Event] = queue.Queue()
 
     def start(self, slot: int) -> None:
-        """Put a new worker into a slot; what it complains of is kept for the error that may follow."""
-        words = Path(self.job.folder) / f"worker-{slot}.log"
-        with words.open("wb") as log:
+        """Start a new worker in a slot; its stderr is kept for the message if it dies."""
+        log_path = Path(self.job.folder) / f"worker-{slot}.log"
+        with log_path.open("wb") as log:
             worker = subprocess.Popen(
                 [sys.executable, "-P", "-m", "undivided.inference.workers.worker"],
                 stdin=subprocess.PIPE,
@@ -67,31 +67,31 @@ class Processes:
             )
         self._workers[slot] = worker
         self._write(slot, {"job": as_json(self.job), "slot": slot})
-        listener = threading.Thread(target=self._listen, args=(slot, worker, words), daemon=True)
+        listener = threading.Thread(target=self._listen, args=(slot, worker, log_path), daemon=True)
         self._listeners.append(listener)
         listener.start()
 
-    def give(self, slot: int, shard: Shard) -> None:
+    def assign(self, slot: int, shard: Shard) -> None:
         """Let a worker translate a shard."""
         self._write(slot, as_json(shard))
 
     def _write(self, slot: int, message: dict[str, Any]) -> None:
         stdin: IO[str] | None = self._workers[slot].stdin
-        # If it is dead, the thread that listens to it will tell.
+        # If it is dead, the thread that listens to it reports that.
         with suppress(OSError, ValueError):
             print(json.dumps(message), file=stdin, flush=True)
 
-    def _listen(self, slot: int, worker: subprocess.Popen[str], words: Path) -> None:
-        """Pass on what a worker says until it says no more."""
+    def _listen(self, slot: int, worker: subprocess.Popen[str], log_path: Path) -> None:
+        """Pass on what a worker reports until it ends."""
         # At the end what was not yet sent has no reader any more, and a worker that is killed may leave half a line.
         with suppress(OSError), worker:
             for line in worker.stdout or ():
                 if line.endswith("}\n"):
                     self._events.put(Event(slot, **json.loads(line)))
-        self._events.put(Event(slot, dead=_how(worker.wait(), words)))
+        self._events.put(Event(slot, dead=_describe_exit(worker.wait(), log_path)))
 
-    def news(self, seconds: float) -> list[Event]:
-        """What happened, waiting at most so long for it."""
+    def poll(self, seconds: float) -> list[Event]:
+        """What happened, after waiting for it at most so long."""
         try:
             found = [self._events.get(timeout=seconds)]
         except queue.Empty:
@@ -108,10 +108,10 @@ class Processes:
             listener.join()
 
 
-def _how(code: int, words: Path) -> str:
-    """How a process ended, with its last words if it had any."""
+def _describe_exit(code: int, log_path: Path) -> str:
+    """How a process ended, with the last line of its stderr."""
     if code < 0:
         name = signal.Signals(-code).name
         return f"{name}; perhaps memory ran out: try fewer --workers" if -code == signal.SIGKILL else name
-    last = words.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
+    last = log_path.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
     return f"exit code {code}" + (f": {last[0]}" if last else "")

@@ -1,4 +1,4 @@
-"""Our Transformer in the words of CTranslate2: declare the layers, fill in the weights."""
+"""Our Transformer as a specification of CTranslate2: declare the layers, fill in the weights."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from undivided.artifact import Artifact
 from undivided.models import Transformer
 
 
-def make_spec(artifact: Artifact, places: int) -> Any:
-    """The filled specification of a model, with a table of so many positions."""
+def make_spec(artifact: Artifact, positions: int) -> Any:
+    """The specification of a model with its weights and a table of that many positions."""
     from ctranslate2.specs import TransformerSpec
     from ctranslate2.specs.common_spec import Activation
 
@@ -27,7 +27,7 @@ def make_spec(artifact: Artifact, places: int) -> Any:
         activation=activation,
         ffn_glu=config.activation == "swiglu",
     )
-    _fill(spec, model, position_rows(artifact, places))
+    _fill(spec, model, position_rows(artifact, positions))
     source, target = artifact.tokenizer.source, artifact.tokenizer.target
     spec.register_source_vocabulary(source.pieces(range(len(source))))
     spec.register_target_vocabulary(target.pieces(range(len(target))))
@@ -42,21 +42,21 @@ def _transformer(artifact: Artifact) -> Transformer:
     return artifact.model
 
 
-def position_rows(artifact: Artifact, places: int) -> np.ndarray:
-    """The encodings that are added at each of the first places, `T D`."""
+def position_rows(artifact: Artifact, count: int) -> np.ndarray:
+    """The encodings of the first `count` positions, `T D`."""
     positions = _transformer(artifact).target_embedding.positions
     assert positions is not None
     if positions.kind == "none":
-        return np.zeros((places, artifact.recipe.model.d_model), dtype=np.float32)
-    return _array(positions.rows(places))
+        return np.zeros((count, artifact.recipe.model.d_model), dtype=np.float32)
+    return _array(positions.rows(count))
 
 
-def _fill(spec: Any, model: Transformer, places: np.ndarray) -> None:
+def _fill(spec: Any, model: Transformer, positions: np.ndarray) -> None:
     for side, layers, norm in (
         (spec.encoder, model.encoder, model.encoder_norm),
         (spec.decoder, model.decoder, model.decoder_norm),
     ):
-        side.position_encodings.encodings = places
+        side.position_encodings.encodings = positions
         side.scale_embeddings = True
         if isinstance(norm, nn.LayerNorm):
             _norm(side.layer_norm, norm)

@@ -1,4 +1,4 @@
-"""The same workers as actors of a Ray cluster (the extra `ray`)."""
+"""Workers as actors of a Ray cluster (the extra `ray`)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections import deque
 from typing import Any
 
 from undivided.core.errors import InputError
-from undivided.inference.workers.job import Job, Shard, as_json
-from undivided.inference.workers.processes import Event
+from undivided.inference.workers.process_pool import Event
+from undivided.inference.workers.shards import Job, Shard, as_json
 from undivided.inference.workers.worker import Worker, attempt
 
 
 class Actor:
-    """One worker, wherever Ray puts it. The model, the text and the folder of shards have the same paths there as here."""
+    """One worker, on any machine of the cluster; the model, the text and the folder of shards have the same paths on all."""
 
     def __init__(self, job: dict[str, Any], slot: int) -> None:
         made: list[Worker] = []
@@ -29,29 +29,29 @@ class Actor:
         return attempt(lambda: worker.translate(Shard(**shard))) or {"done": shard["number"]}
 
 
-class RayCrew:
-    """Workers of a Ray cluster, or of one that is started on this machine for the time being (`local`)."""
+class RayPool:
+    """Workers of a Ray cluster, or of one that is started on this machine for this job (`local`)."""
 
     def __init__(self, job: Job, address: str, workers: int) -> None:
-        self.job, self.ray = job, connected(address, workers * max(1, job.threads))
+        self.job, self.ray = job, connect_ray(address, workers * max(1, job.threads))
         self.size = workers or int(self.ray.cluster_resources().get("CPU", 1)) // max(1, job.threads) or 1
         self._actors: dict[int, Any] = {}
         self._under_way: dict[Any, int] = {}
         self._ready: deque[Event] = deque()
 
     def start(self, slot: int) -> None:
-        """Put a new actor into a slot; it loads the model before its first shard."""
-        graphics = 1 if self.job.device.startswith("cuda") else 0
-        actor = self.ray.remote(Actor).options(num_cpus=max(1, self.job.threads), num_gpus=graphics, max_restarts=0)
+        """Start a new actor in a slot; it loads the model before its first shard."""
+        gpus = 1 if self.job.device.startswith("cuda") else 0
+        actor = self.ray.remote(Actor).options(num_cpus=max(1, self.job.threads), num_gpus=gpus, max_restarts=0)
         self._actors[slot] = actor.remote(as_json(self.job), slot)
         self._ready.append(Event(slot, ready=True))
 
-    def give(self, slot: int, shard: Shard) -> None:
+    def assign(self, slot: int, shard: Shard) -> None:
         """Let an actor translate a shard."""
         self._under_way[self._actors[slot].translate.remote(as_json(shard))] = slot
 
-    def news(self, seconds: float) -> list[Event]:
-        """What happened, waiting at most so long for it."""
+    def poll(self, seconds: float) -> list[Event]:
+        """What happened, after waiting for it at most so long."""
         if self._ready:
             return [self._ready.popleft()]
         finished, _ = self.ray.wait(list(self._under_way), timeout=seconds) if self._under_way else ([], [])
@@ -66,20 +66,20 @@ class RayCrew:
             return Event(slot, dead=f"{type(error).__name__}: {lines[-1].strip()}")
 
     def stop(self) -> None:
-        """End all actors and leave the cluster."""
+        """End all actors and disconnect."""
         for actor in self._actors.values():
             self.ray.kill(actor)
         self.ray.shutdown()
 
 
-def connected(address: str, processors: int) -> Any:
-    """Ray, connected to a cluster; `local` starts one here, reachable from here alone and without its dashboard."""
-    # Ray reports on its use unless it is told not to.
+def connect_ray(address: str, processors: int) -> Any:
+    """Connect to a Ray cluster; `local` starts one here, reachable from this machine only and without its dashboard."""
+    # Ray sends usage statistics unless this is set.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
     except ImportError:
-        raise InputError("Ray is an extra: pip install 'undivided[ray]'") from None
+        raise InputError("Ray is not installed: pip install 'undivided[ray]'") from None
     common: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
         if address == "local":

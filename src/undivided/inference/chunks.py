@@ -1,4 +1,4 @@
-"""Lines in windows that are translated together, and work begun before what came before it is done."""
+"""Lines in chunks that are translated together, and chunks prefetched while the one before is worked on."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from undivided.config import CHUNK_LINES
 T = TypeVar("T")
 
 
-def windows(lines: Iterable[str], size: int = CHUNK_LINES) -> Iterator[list[str]]:
-    """Lines in lists of at most `size`; a list is closed early where the next line has not yet come.
+def chunk_lines(lines: Iterable[str], size: int = CHUNK_LINES) -> Iterator[list[str]]:
+    """Lines in lists of at most `size`; a chunk is closed early where the next line has not arrived yet.
 
-    So a file is translated in large windows, and a person or program that waits for each answer gets it.
+    So a file is translated in large chunks, and a person or program that waits for each answer gets it at once.
     """
     if isinstance(lines, Sequence):
         for start in range(0, len(lines), size):
@@ -28,20 +28,20 @@ def windows(lines: Iterable[str], size: int = CHUNK_LINES) -> Iterator[list[str]
     while (line := waiting.get()) is not None:
         if isinstance(line, BaseException):
             raise line
-        window = [line]
-        while len(window) < size and not _idle(waiting, reader):
+        chunk = [line]
+        while len(chunk) < size and not _is_idle(waiting, reader):
             following = waiting.get()
             if following is None or isinstance(following, BaseException):
-                yield window
+                yield chunk
                 if following is None:
                     return
                 raise following
-            window.append(following)
-        yield window
+            chunk.append(following)
+        yield chunk
 
 
-def _idle(waiting: Queue[str | BaseException | None], reader: threading.Thread) -> bool:
-    """Whether no line has come for a moment."""
+def _is_idle(waiting: Queue[str | BaseException | None], reader: threading.Thread) -> bool:
+    """Whether no line arrives for a moment."""
     for _ in range(20):
         if not waiting.empty():
             return False
@@ -58,8 +58,8 @@ def _fill(items: Iterable[T], put: Callable[[T | BaseException | None], None]) -
         put(error)
 
 
-def ahead(items: Iterable[T], count: int = 1) -> Iterator[T]:
-    """Some items, made by a thread of their own, at most so many ahead of whoever takes them."""
+def prefetch(items: Iterable[T], count: int = 1) -> Iterator[T]:
+    """Items, computed in a thread of their own, at most `count` ahead of the consumer."""
     waiting: Queue[tuple[T] | BaseException | None] = Queue(maxsize=count)
     gone = threading.Event()
 
@@ -86,4 +86,4 @@ def ahead(items: Iterable[T], count: int = 1) -> Iterator[T]:
 
 
 class _GoneError(Exception):
-    """Nobody takes any more items."""
+    """The consumer is gone."""

@@ -1,0 +1,71 @@
+"""Text → pieces no longer than what training saw; joined again with the spaces between them, nothing is lost."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+SENTENCE_END = re.compile(r"((?<=[.!?])\s+|(?<=[。！？])\s*)")
+SPACE = re.compile(r"(\s+)")
+
+
+class Piece(NamedTuple):
+    """A part of a text that is translated by itself."""
+
+    text: str
+    space: str
+    """The white space after it."""
+
+
+def split_text(text: str, tokens: int, usual: int, longest: int) -> list[Piece]:
+    """Split a text of so many tokens: between sentences where it has more than `usual`, anywhere where more than `longest`.
+
+    Beyond the usual length of training, a model translates the first sentences and forgets the others.
+    """
+    if tokens <= usual:
+        return [Piece(text, "")]
+    # A short piece that ends with a full stop may be an abbreviation; it stays with what follows it.
+    wanted, limit = (max(1, len(text) * share // tokens) for share in (usual // 4, (longest - 2) // 2))
+    return _join_blank(split_at_sentences(text, wanted, limit if tokens > longest else len(text)))
+
+
+def split_at_sentences(text: str, wanted: int, limit: int) -> list[Piece]:
+    """Split a text between sentences into pieces of about `wanted` characters; those with more than `limit` at spaces, else
+    anywhere."""
+    result: list[Piece] = []
+    for sentence, space in _pack(SENTENCE_END.split(text), wanted):
+        parts = _end_with(_pack(SPACE.split(sentence), limit), space) if len(sentence) > limit else [Piece(sentence, space)]
+        for part, after in parts:
+            cuts = [part[start : start + limit] for start in range(0, len(part), limit)] or [part]
+            result += [Piece(cut, "") for cut in cuts[:-1]] + [Piece(cuts[-1], after)]
+    return result
+
+
+def _pack(parts: list[str], size: int) -> list[Piece]:
+    """Texts and the spaces between them, in turn → pieces as full as `size` allows."""
+    pieces: list[Piece] = []
+    for text, space in zip(parts[::2], [*parts[1::2], ""], strict=True):
+        fits = pieces and len("".join(pieces[-1])) + len(text) <= size
+        # A piece that is nothing but space would be translated into something.
+        if pieces and not text:
+            pieces[-1] = Piece(pieces[-1].text, pieces[-1].space + space)
+        elif pieces and (fits or not pieces[-1].text):
+            pieces[-1] = Piece("".join(pieces[-1]) + text, space)
+        else:
+            pieces.append(Piece(text, space))
+    return pieces
+
+
+def _join_blank(pieces: list[Piece]) -> list[Piece]:
+    """Pieces of nothing but space would be translated into something: after words, they become the space after those."""
+    result: list[Piece] = []
+    for piece, space in pieces:
+        if result and result[-1].text.strip() and not piece.strip():
+            result[-1] = Piece(result[-1].text, result[-1].space + piece + space)
+        else:
+            result.append(Piece(piece, space))
+    return result
+
+
+def _end_with(pieces: list[Piece], space: str) -> list[Piece]:
+    return [*pieces[:-1], Piece(pieces[-1].text, pieces[-1].space + space)]
