@@ -1,4 +1,4 @@
-"""The full state of a training run, written so that no moment is without a whole one; averaging. [paper 6.1]"""
+"""The full state of a training run, written so that a complete one is always on disk; averaging. [paper 6.1]"""
 
 from __future__ import annotations
 
@@ -27,48 +27,48 @@ from undivided.core.files import fsync, read_json
 from undivided.training.distributed import Group, local_rows
 
 PART_OF = re.compile(r"-\d{5}-of-\d{5}$")
-"""What follows the name of a part in a file that holds some of its rows."""
+"""The end of a file name, where the file holds only some rows of its tensors."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Everything that training needs to go on as if it had never stopped."""
+    """Everything that training needs to resume as if it had never stopped."""
 
     state: dict[str, Any]
-    """Counters and the place in the data."""
+    """Counters and the position in the data."""
     tensors: dict[str, dict[str, Tensor]]
     """`model`, `optimizer`, `random`, and `ema` where it is on."""
 
 
 def path_of(folder: Path, step: int) -> Path:
-    """Where the checkpoint of a step lies."""
+    """The folder of the checkpoint of a step."""
     return folder / f"step-{step:09d}"
 
 
 def write(folder: Path, step: int, checkpoint: Checkpoint) -> Path:
-    """Write a checkpoint: aside, to the disk, then by one rename into place."""
+    """Write a checkpoint under another name, flush it to disk, then rename it into place."""
     final = path_of(folder, step)
-    if _is_there(final):
+    if _holds_complete(final):
         return final
-    building = _begin(folder, final, f"{os.getpid()}.", checkpoint)
+    building = _start_building(folder, final, f"{os.getpid()}.", checkpoint)
     for name, tensors in checkpoint.tensors.items():
         write_tensors(building / f"{name}.safetensors", tensors)
-    _complete(building, final, checkpoint)
+    _finish_building(building, final, checkpoint)
     return final
 
 
 def write_together(folder: Path, step: int, checkpoint: Checkpoint, group: Group) -> Path:
-    """The same by several processes, each its own rows of every tensor: none holds or sends more than its part.
+    """Write one with several processes, each its local rows of every tensor: none holds or sends more than that.
 
-    The folder is one that they share. The files of a part, in the order of their numbers, have the rows in order, so that any
-    number of processes can read it: `model-00001-of-00004.safetensors`.
+    They share the folder. The files of a part hold the rows in the order of their numbers, so any number of processes can
+    read it: `model-00001-of-00004.safetensors`.
     """
     final = path_of(folder, step)
-    if group.broadcast_values(group.is_main and _is_there(final))[0]:
+    if group.broadcast_values(group.is_main and _holds_complete(final))[0]:
         return final
     building = folder / f"{final.name}.building"
     if group.is_main:
-        _begin(folder, final, "", checkpoint)
+        _start_building(folder, final, "", checkpoint)
     group.wait()
     for name, tensors in checkpoint.tensors.items():
         # The state of generators is no tensor whose rows mean anything, and the same in all processes.
@@ -78,22 +78,22 @@ def write_together(folder: Path, step: int, checkpoint: Checkpoint, group: Group
             fsync(building / f"{name}{mark}.safetensors")
     group.wait()
     if group.is_main:
-        _complete(building, final, checkpoint)
+        _finish_building(building, final, checkpoint)
     group.wait()
     return final
 
 
-def _is_there(final: Path) -> bool:
-    """Whether a whole checkpoint lies there: a run that goes on from it and stops at once has nothing new to write."""
+def _holds_complete(final: Path) -> bool:
+    """Whether a complete checkpoint is there: a run that resumes from it and stops at once has nothing new to write."""
     if not final.exists():
         return False
-    if _is_whole(final):
+    if _is_complete(final):
         return True
     shutil.rmtree(final)
     return False
 
 
-def _begin(folder: Path, final: Path, mark: str, checkpoint: Checkpoint) -> Path:
+def _start_building(folder: Path, final: Path, mark: str, checkpoint: Checkpoint) -> Path:
     building = folder / f"{final.name}.{mark}building"
     folder.mkdir(parents=True, exist_ok=True)
     for leftover in folder.glob("*.building"):
@@ -103,7 +103,7 @@ def _begin(folder: Path, final: Path, mark: str, checkpoint: Checkpoint) -> Path
     return building
 
 
-def _complete(building: Path, final: Path, checkpoint: Checkpoint) -> None:
+def _finish_building(building: Path, final: Path, checkpoint: Checkpoint) -> None:
     (building / "state.json").write_text(json.dumps(checkpoint.state, indent=2))
     manifest.write(building, sorted(part.name for part in building.iterdir()))
     for part in building.iterdir():
@@ -121,7 +121,7 @@ def _check_space(folder: Path, checkpoint: Checkpoint) -> None:
 
 
 def read(path: Path, group: Group | None = None) -> Checkpoint:
-    """Read a checkpoint, whole or, of the tensors, the rows of this process of a group; what is missing or damaged is named."""
+    """Read a checkpoint or, with a group, only this process's rows of its tensors; what is missing or damaged is named."""
     parts = [part for part in manifest.verify(path, ["state.json"]) if part.endswith(".safetensors")]
     names = list(dict.fromkeys(PART_OF.sub("", Path(part).stem) for part in parts))
     if "model" not in names:
@@ -132,7 +132,7 @@ def read(path: Path, group: Group | None = None) -> Checkpoint:
 
 
 def _rows(files: list[Path], group: Group | None) -> dict[str, Tensor]:
-    """Tensors whose rows are spread over files, whole or the rows of one process, as `torch.chunk` cuts them."""
+    """Tensors whose rows are spread over files: all rows, or those of one process, as `torch.chunk` cuts them."""
     if len(files) == 1 and group is None:
         return read_tensors(files[0])
     found: dict[str, Tensor] = {}
@@ -165,16 +165,16 @@ def paths(folder: Path) -> list[Path]:
 
 
 def regular(folder: Path, every: int) -> list[Path]:
-    """Those that an undisturbed run would have, oldest first: of every so many steps, and the newest.
+    """The checkpoints of an uninterrupted run, oldest first: those of every so many steps, and the newest.
 
-    One that was written because the run was stopped in between is there to go on from, and counts no more when another is.
+    One that was written because the run was stopped serves to resume, and no longer counts when there is a newer one.
     """
     there = paths(folder)
     return [path for path in there if int(path.name[5:]) % every == 0 or path == there[-1]]
 
 
 def newest(folder: Path, console: Console, group: Group | None = None) -> Checkpoint | None:
-    """The newest whole checkpoint; damaged ones are named and passed over."""
+    """The newest complete checkpoint; damaged ones are reported and skipped."""
     for path in reversed(paths(folder)):
         try:
             return read(path, group)
@@ -184,11 +184,11 @@ def newest(folder: Path, console: Console, group: Group | None = None) -> Checkp
 
 
 def prune(folder: Path, keep: int, console: Console, best: int = 0, every: int = 1) -> None:
-    """Remove all but the newest `keep` regular checkpoints and that of the `best` step; never the only whole one."""
+    """Remove all but the newest `keep` regular checkpoints and that of the `best` step; never the only complete one."""
     kept = regular(folder, every)[-keep:]
     old = [path for path in paths(folder) if path not in kept]
-    if old and not any(_is_whole(path) for path in reversed(kept)):
-        console.warn(f"{folder}: the newest {plural(len(kept), 'checkpoint')} cannot be read back; the older ones are kept")
+    if old and not any(_is_complete(path) for path in reversed(kept)):
+        console.warn(f"{folder}: the newest {plural(len(kept), 'checkpoint')} cannot be read back; older ones are kept")
         return
     for path in old:
         if path != path_of(folder, best):
@@ -198,7 +198,7 @@ def prune(folder: Path, keep: int, console: Console, best: int = 0, every: int =
             shutil.rmtree(going, ignore_errors=True)
 
 
-def _is_whole(path: Path) -> bool:
+def _is_complete(path: Path) -> bool:
     try:
         manifest.verify(path, ["state.json"])
     except InputError:
@@ -216,7 +216,7 @@ def average_weights(checkpoints: list[Path]) -> dict[str, Tensor]:
 
 
 def fill_model(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Give a model back its weights; one that is cut over processes, its own rows."""
+    """Restore the weights of a model; of one that is cut over processes, its local rows."""
     held = {name: local_rows(parameter.detach()) for name, parameter in model.named_parameters()}
     check_shapes(shapes_of(held), shapes_of(tensors), "checkpoint")
     for name, rows in held.items():
@@ -239,7 +239,7 @@ def fill_optimizer(
     tensors: Mapping[str, Tensor],
     fitted: Callable[[str, Tensor], Tensor] = lambda name, tensor: tensor,
 ) -> None:
-    """Give an optimizer back its state; `fitted` makes a tensor like the parameter of a name."""
+    """Restore the state of an optimizer; `fitted` makes a tensor like the parameter of a name."""
     state: dict[int, dict[str, Tensor]] = {}
     numbers = {name: number for number, name in enumerate(names)}
     for label, tensor in tensors.items():
@@ -259,7 +259,7 @@ def random_tensors() -> dict[str, Tensor]:
 
 
 def fill_random(states: Mapping[str, Tensor]) -> None:
-    """Give torch's generators back their state."""
+    """Restore the state of torch's generators."""
     try:
         torch.set_rng_state(states["cpu"])
     except (KeyError, TypeError, RuntimeError) as error:
@@ -270,7 +270,7 @@ def fill_random(states: Mapping[str, Tensor]) -> None:
 
 
 def average(run: str | Path, last: int, out: str | Path) -> Path:
-    """Average the last checkpoints of a training run into a model folder of its own. [paper 6.1]"""
+    """Average the last checkpoints of a training run into a new model folder. [paper 6.1]"""
     source = load_any(run)
     chosen = regular(Path(run) / "training" / "checkpoints", source.recipe.train.save_every)[-last:]
     if not 0 < last <= len(chosen):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from undivided.config import CorpusFiles, DataConfig, Recipe, build_recipe
 from undivided.config.settings import Values, as_values, merge
-from undivided.core.console import Console, Progress, plural
+from undivided.core.console import Console, LoggingConsole, Progress, plural
 from undivided.core.errors import InputError
 from undivided.core.files import sha256_of
 from undivided.data.corpus import CorpusReport, corpus_digests, corpus_name, read_pairs
@@ -18,17 +18,17 @@ from undivided.inference.translator import Translator
 from undivided.training.loop import train
 
 CHUNK = 2000
-"""Lines translated between two moments from which a stopped run goes on."""
+"""Lines that are translated and written together: a stopped run resumes after the last of them."""
 
 
 def distill(teacher: str | Path, values: Values, console: Console | None = None, originals: float = 0.0) -> Path:
-    """Train a student on the teacher's translations of the training text; stopped, it goes on. The model folder.
+    """Train a student on the teacher's translations of the training text, or resume that. Returns the model folder.
 
     `originals` is how often an epoch holds each pair as people wrote it, beside the teacher's.
     """
-    console = console or Console()
+    console = console or LoggingConsole()
     translator = Translator(teacher, console=console)
-    values = merge(inherited(translator.artifact.recipe, whole=not values.get("preset")), values)
+    values = merge(inherit_settings(translator.artifact.recipe, all_sections=not values.get("preset")), values)
     draft = build_recipe(values)
     if not 0 <= originals <= 100:
         raise InputError(f"--originals {originals:g}: how often each pair counts is between 0 and 100")
@@ -42,7 +42,7 @@ def distill(teacher: str | Path, values: Values, console: Console | None = None,
                 raise InputError(f"{path}: no such file; name the training text with --train and --valid")
     folder = Path(draft.train.out) / "distilled"
     taught = [
-        taught_corpus(translator, Path(teacher), files, draft.data, folder / str(number), console)
+        translate_corpus(translator, Path(teacher), files, draft.data, folder / str(number), console)
         for number, files in enumerate(draft.data.train)
     ]
     if originals:
@@ -51,30 +51,30 @@ def distill(teacher: str | Path, values: Values, console: Console | None = None,
     return train(merge(values, {"data": corpora}), console)
 
 
-def inherited(teacher: Recipe, whole: bool) -> Values:
-    """What a student takes over unless told otherwise: data and search; where no preset is named, all else too.
+def inherit_settings(teacher: Recipe, all_sections: bool) -> Values:
+    """The settings a student inherits by default: data and search; where no preset is named, all others too.
 
     Then it has one decoder layer, which makes translation fast, and a deeper encoder, which makes up for it.
     """
     values = as_values(teacher)
-    if not whole:
+    if not all_sections:
         return {"data": values["data"], "search": values["search"]}
     depth = {"encoder_layers": teacher.model.encoder_layers + 2, "decoder_layers": 1}
     return merge(values, {"model": depth, "train": {"out": "", "start": ""}})
 
 
-def taught_corpus(
+def translate_corpus(
     translator: Translator, teacher: Path, files: CorpusFiles, data: DataConfig, folder: Path, console: Console
 ) -> CorpusFiles:
     """The sources of a corpus beside the teacher's translations of them."""
     folder.mkdir(parents=True, exist_ok=True)
     source, target = folder / "source.txt", folder / "target.txt"
     origin = {"teacher": sha256_of(teacher / "manifest.json"), "corpus": corpus_digests([files])}
-    if _origin(folder) != origin:
+    if _read_origin(folder) != origin:
         target.unlink(missing_ok=True)
         _write_sources(source, files, data)
         (folder / "origin.json").write_text(json.dumps(origin))
-    done = _whole_lines(target)
+    done = _count_complete_lines(target)
     total = sum(1 for _ in _lines(source))
     if done:
         console.say(f"{corpus_name(files)}: {plural(done, 'line')} of {total:,} are translated already")
@@ -90,7 +90,7 @@ def taught_corpus(
     return CorpusFiles(str(source), str(target), files.weight)
 
 
-def _origin(folder: Path) -> Values:
+def _read_origin(folder: Path) -> Values:
     try:
         return dict(json.loads((folder / "origin.json").read_text()))
     except (OSError, ValueError):
@@ -110,13 +110,13 @@ def _lines(path: Path) -> Iterator[str]:
             yield line.removesuffix("\n")
 
 
-def _whole_lines(path: Path) -> int:
-    """How many lines a stopped run has written; half a line is taken back."""
+def _count_complete_lines(path: Path) -> int:
+    """How many lines a stopped run has written; an incomplete last line is removed."""
     if not path.exists():
         return 0
     text = path.read_bytes()
-    whole = text.rfind(b"\n") + 1
-    if whole < len(text):
+    end = text.rfind(b"\n") + 1
+    if end < len(text):
         with path.open("r+b") as stream:
-            stream.truncate(whole)
-    return text.count(b"\n", 0, whole)
+            stream.truncate(end)
+    return text.count(b"\n", 0, end)

@@ -16,7 +16,7 @@ from undivided import __version__
 from undivided.artifact.card import usage
 from undivided.artifact.weights import fill_weights
 from undivided.config.settings import Values
-from undivided.core.console import Console, duration, plural
+from undivided.core.console import Console, LoggingConsole, duration, plural
 from undivided.core.errors import UndividedError
 from undivided.data.batches import StreamPosition
 from undivided.nn import backend
@@ -39,7 +39,7 @@ MAX_ROLLBACKS = 8
 
 def train(values: Values, console: Console | None = None) -> Path:
     """Train a model as its settings say, or resume the training in `train.out`. Returns the model folder."""
-    console = console or Console()
+    console = console or LoggingConsole()
     with join_processes(requested_device(values)) as group:
         if not group.is_main:
             # One process speaks for all.

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from undivided.config.settings import Values
-from undivided.core.console import Console, plural
+from undivided.core.console import Console, LoggingConsole, plural
 from undivided.core.errors import InputError, UndividedError
 from undivided.nn.device import choose_device
 from undivided.training import checkpoint
@@ -29,7 +29,7 @@ def verify_resume(values: Values, steps: int = 0, console: Console | None = None
 
     Nothing is written. A difference is an error that names it.
     """
-    console = console or Console()
+    console = console or LoggingConsole()
     group = Group(device=choose_device(requested_device(values)))
     out = values.get("train", {}).get("out", "")
     if not record_path(out).exists():

@@ -11,8 +11,8 @@ from samples import sentences, tiny_recipe, write_pairs
 from undivided.core.console import Console
 from undivided.core.errors import InputError
 from undivided.inference.translator import Translator
-from undivided.training import distill as room
-from undivided.training.distill import distill, inherited
+from undivided.training import distill as module
+from undivided.training.distill import distill, inherit_settings
 
 QUIET = Console(quiet=True)
 
@@ -57,7 +57,7 @@ def test_originals_cannot_count_any_number_of_times(teacher, values, originals):
 
 def test_stopped_it_goes_on(teacher, values, monkeypatch):
     """Stopped in the third chunk, it translates the rest and no more, and ends with the same text."""
-    monkeypatch.setattr(room, "CHUNK", 10)
+    monkeypatch.setattr(module, "CHUNK", 10)
     chunks, stream = [], Translator.stream
 
     def stopping(self, lines, **how):
@@ -78,20 +78,20 @@ def test_stopped_it_goes_on(teacher, values, monkeypatch):
 
 def test_half_a_line_is_taken_back(tmp_path):
     (tmp_path / "t").write_bytes(b"one\ntwo\nthr")
-    assert room._whole_lines(tmp_path / "t") == 2
+    assert module._count_complete_lines(tmp_path / "t") == 2
     assert (tmp_path / "t").read_bytes() == b"one\ntwo\n"
-    assert room._whole_lines(tmp_path / "none") == 0
+    assert module._count_complete_lines(tmp_path / "none") == 0
 
 
 def test_what_a_student_inherits(translator):
     teacher = translator.artifact.recipe
-    whole, part = inherited(teacher, True), inherited(teacher, False)
+    whole, part = inherit_settings(teacher, True), inherit_settings(teacher, False)
     assert whole["model"]["decoder_layers"] == 1
     assert whole["model"]["encoder_layers"] == teacher.model.encoder_layers + 2
     assert whole["train"]["out"] == ""
     assert part.keys() == {"data", "search"}
     tuned = dataclasses.replace(teacher, train=dataclasses.replace(teacher.train, start="elsewhere"))
-    assert inherited(tuned, True)["train"]["start"] == ""
+    assert inherit_settings(tuned, True)["train"]["start"] == ""
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def test_another_width_is_an_error_that_names_what_differs(model, values):
         train(values, Console(quiet=True))
 
 
-def test_a_run_that_goes_on_does_not_begin_anew(values, monkeypatch):
+def test_a_run_that_resumes_does_not_start_over(values, monkeypatch):
     values["train"] |= {"rate": 1e-3}
     train(values, Console(quiet=True))
     before = {name: tensor.clone() for name, tensor in load_artifact(values["train"]["out"]).model.named_parameters()}
