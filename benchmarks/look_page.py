@@ -72,7 +72,7 @@ def touches() -> dict[str, tuple[str, str, str]]:
         "step by the slider": ("input", ".stepper input", "slide"),
         "choose a branch": ("click", ".tree .node", "click"),
         "turn a head off": ("click", ".off-grid button", "click"),
-        "another word": ("click", ".others ~ .places button, .part:nth-of-type(3) .places button", "click"),
+        "another word": ("click", ".others ~ .positions button, .part:nth-of-type(3) .positions button", "click"),
         "compare embeddings": ("click", ".embeddings .choice label", "click"),
     }
 

@@ -241,7 +241,7 @@ def test_a_phone(show, large):
     )
     assert told <= 390
     tab.locator(".words.left button").nth(4).click()
-    assert "looks at" in tab.text_content(".lines .said")
+    assert "attends to" in tab.text_content(".lines .status")
 
 
 def test_nothing_moves_under_the_pointer(show, large):
@@ -334,7 +334,7 @@ def test_walking_the_drawn_map_with_keys(show, large):
     for _ in range(30):
         tab.keyboard.press("ArrowDown")
     assert tab.eval_on_selector(".attention .heat .side .marked", "name => name.dataset.row") == "30"
-    assert "looks at" in tab.text_content(".lines .said")
+    assert "attends to" in tab.text_content(".lines .status")
     tab.wait_for_function("document.querySelector('.attention .heat').parentElement.scrollTop > 0")
     tab.wait_for_function("before => document.querySelector('.attention .heat canvas').toDataURL() !== before", arg=first)
     tab.evaluate("document.activeElement.blur()")
@@ -347,14 +347,14 @@ def test_pointing_at_a_word_tells_where_it_looks(show, seen):
     weights = seen.cross[0, 1]
     for row in (0, len(weights) - 1):
         tab.locator(".words.left button").nth(row).hover()
-        said = tab.text_content(".lines .said")
+        said = tab.text_content(".lines .status")
         best = int(weights[row].argmax())
         assert f"{readable_piece(seen.source[best].piece)} {round(100 * float(weights[row, best]))} %" in said
-        assert "looks at" in said
+        assert "attends to" in said
     tab.locator(".words.right button").nth(0).hover()
-    assert "is looked at by" in tab.text_content(".lines .said")
+    assert "is attended to by" in tab.text_content(".lines .status")
     tab.mouse.move(2, 2)
-    assert tab.text_content(".lines .said").startswith("Point at a word")
+    assert tab.text_content(".lines .status").startswith("Point at a token")
 
 
 def test_lines_are_drawn_only_for_the_word_pointed_at(show, seen):
@@ -376,7 +376,7 @@ def test_a_click_pins_a_word_and_moves_the_slider(show, seen):
     word.click()
     tab.mouse.move(2, 2)
     assert word.get_attribute("aria-pressed") == "true"
-    assert "looks at" in tab.text_content(".lines .said")
+    assert "attends to" in tab.text_content(".lines .status")
     assert tab.input_value(".stepper input") == "4"
     tab.locator(".stepper button").last.click()
     assert tab.locator(".words.left button").nth(4).get_attribute("aria-pressed") == "true"
@@ -389,11 +389,11 @@ def test_words_can_be_walked_with_keys(show, seen):
     tab.locator(".words.left button").first.focus()
     tab.keyboard.press("ArrowDown")
     tab.keyboard.press("ArrowDown")
-    assert f"{readable_piece(seen.tgt_out[2].piece)} looks at" in tab.text_content(".lines .said")
+    assert f"{readable_piece(seen.tgt_out[2].piece)} attends to" in tab.text_content(".lines .status")
     tab.keyboard.press("Enter")
     assert tab.locator(".words.left button").nth(2).get_attribute("aria-pressed") == "true"
     tab.keyboard.press("ArrowRight")
-    assert "is looked at by" in tab.text_content(".lines .said")
+    assert "is attended to by" in tab.text_content(".lines .status")
     tab.locator(".multiples button").first.focus()
     tab.keyboard.press("ArrowRight")
     tab.keyboard.press("Enter")
@@ -419,7 +419,7 @@ def test_the_slider_walks_through_the_steps(show, seen):
     tab = show(render_page(seen))
     for place, step in enumerate(seen.steps):
         slide(tab, place + 1)
-        assert f"Step {place + 1} of {len(seen.steps)}" in tab.text_content(".decoding .said")
+        assert f"Step {place + 1} of {len(seen.steps)}" in tab.text_content(".decoding .status")
         assert texts(tab, ".decoding .bars .token") == [readable_piece(each.piece) for each in step.candidates]
         chosen = texts(tab, ".decoding .bars .chosen .token")
         assert chosen == [readable_piece(step.written.piece)]
@@ -477,12 +477,12 @@ def test_a_head_is_off(show, seen):
 def test_another_word_comes(show, seen):
     tab = show(render_page(seen))
     for place in (0, len(seen.steps) - 1):
-        tab.locator(".places").first.locator("button").nth(place).click()
+        tab.locator(".positions").first.locator("button").nth(place).click()
         here = [each for each in seen.alternatives if each.step == place]
         assert texts(tab, ".others .translation") == [each.translation for each in here]
         assert tab.input_value(".stepper input") == str(place + 1)
     changed = next(each for each in seen.alternatives if each.translation.split(" ")[0] != seen.translation.split(" ")[0])
-    tab.locator(".places").first.locator("button").nth(changed.step).click()
+    tab.locator(".positions").first.locator("button").nth(changed.step).click()
     assert changed.translation.split(" ")[0] in texts(tab, ".others mark")
 
 
@@ -497,7 +497,7 @@ def test_positions(show, seen):
     tab.locator(".raster").first.scroll_into_view_if_needed()
     box = tab.locator(".raster").first.bounding_box()
     tab.mouse.move(box["x"] + box["width"] * 2.5 / width, box["y"] + box["height"] * 7.5 / rows)
-    said = tab.locator(".wide-left .said").first.text_content()
+    said = tab.locator(".wide-left .status").first.text_content()
     assert said == f"Dimension 3 of {width}: {seen.space.positions[7, 2]:.2f} at position 8".replace("-", "−")
     assert tab.input_value(".dimension input") == "3"
     points = tab.get_attribute(".curve polyline", "points").split(" ")
@@ -506,7 +506,7 @@ def test_positions(show, seen):
     tab.locator(".raster").first.focus()
     tab.keyboard.press("ArrowDown")
     tab.keyboard.press("ArrowRight")
-    said = tab.locator(".wide-left .said").first.text_content()
+    said = tab.locator(".wide-left .status").first.text_content()
     assert said == f"Dimension 4 of {width}: {seen.space.positions[8, 3]:.2f} at position 9".replace("-", "−")
 
 
@@ -516,7 +516,7 @@ def test_embeddings(show, seen):
     for kind in ("source", "memory", "target", "across"):
         choose(tab, part, kind)
         assert_heat(cells(tab, part), getattr(seen.space, kind))
-    tab.locator(f"{part} .places").last.locator("button").nth(1).click()
+    tab.locator(f"{part} .positions").last.locator("button").nth(1).click()
     assert texts(tab, f"{part} .bars .token") == [readable_piece(each.piece) for each in seen.space.target_neighbours[1]]
 
 
@@ -580,7 +580,7 @@ def test_touching_a_large_page_does_little(show, large):
     assert 0 < tab.evaluate("window.strokes") <= len(large.source)
     tab.evaluate("window.strokes = 0")
     tab.mouse.move(2, 2)
-    assert tab.text_content(".lines .said").startswith("Point at a word")
+    assert tab.text_content(".lines .status").startswith("Point at a token")
     assert tab.evaluate("window.strokes") == 0
     slide(tab, 9)
     assert tab.evaluate("window.kept.every(each => each.isConnected)")
@@ -602,9 +602,9 @@ def test_forty_by_forty_tokens_six_layers_eight_heads(show, large):
     assert_heat(cells(tab), large.decoder[2, 7], large.mask("decoder"))
     for row in range(0, 40, 8):
         tab.locator(".words.left button").nth(row).hover()
-        assert "looks at" in tab.text_content(".lines .said")
+        assert "attends to" in tab.text_content(".lines .status")
     tab.locator(".stepper button").last.click()
-    assert "Step 2 of" in tab.text_content(".decoding .said")
+    assert "Step 2 of" in tab.text_content(".decoding .status")
 
 
 def test_a_server_page_can_mount_the_view_as_it_is(browser, translator, seen, tmp_path):

@@ -1,4 +1,4 @@
-// The attention of one use: lines between words, all heads at a glance, and the numbers.
+// The attention of one use: lines between tokens, all heads at a glance, and the weights as numbers.
 
 import { css } from "./colour.js";
 import { matrix, meanMatrix } from "./data.js";
@@ -8,29 +8,29 @@ import { linesView } from "./lines.js";
 import { multiplesView } from "./multiples.js";
 
 export function attentionSection(store, data) {
-  if (!data.useNames.length) return card("Nothing to see", data.remark);
-  let known = "";
+  if (!data.useNames.length) return card("No attention", data.remark);
+  let cachedFor = "";
   let mean = null;
-  // The mean of the chosen heads; of one head, its weights.
-  function selected() {
+  // The mean weights of the chosen heads.
+  function selectedWeights() {
     const { use, layer, heads } = store.values;
-    const wanted = `${use} ${layer} ${heads}`;
-    if (wanted !== known) mean = meanMatrix(heads.map((head) => matrix(data.attention[use], layer, head)));
-    known = wanted;
+    const selection = `${use} ${layer} ${heads}`;
+    if (selection !== cachedFor) mean = meanMatrix(heads.map((head) => matrix(data.attention[use], layer, head)));
+    cachedFor = selection;
     return mean;
   }
 
-  const heat = heatMap(store, "attention weights: rows look at columns", (row, column) => {
+  const heat = heatMap(store, "attention weights: rows attend to columns", (row, column) => {
     store.set({ hover: row >= 0 ? { side: "row", index: row } : column >= 0 ? { side: "column", index: column } : null });
   });
   const title = h("h3", {});
   store.on(["use", "layer", "heads"], ({ use, layer, heads }) => {
     const which = heads.length === 1 ? `head ${heads[0] + 1}` : `mean of ${heads.length} heads`;
-    title.textContent = `Numbers: ${data.uses[use]}, layer ${layer + 1}, ${which}`;
+    title.textContent = `Weights: ${data.uses[use]}, layer ${layer + 1}, ${which}`;
   });
   store.on(["use", "layer", "heads", "palette"], ({ use, palette }) => {
     const masked = (row, column) => data.masked(use, row, column);
-    heat.show(data.rows(use), data.columns(use), selected(), palette.weight, palette, masked);
+    heat.show(data.rows(use), data.columns(use), selectedWeights(), palette.weight, palette, masked);
   });
   store.on(["hover", "pinned", "use"], ({ hover, pinned }) => {
     const focus = hover || pinned;
@@ -45,10 +45,10 @@ export function attentionSection(store, data) {
     h(
       "div",
       { class: "columns" },
-      card("Who looks at whom", null, linesView(store, data, selected)),
-      card("All heads", "A row for each layer, a column for each head. Inside: words that look from top to bottom, words looked at from left to right.", multiplesView(store, data), legend(store)),
+      card("Who attends to whom", null, linesView(store, data, selectedWeights)),
+      card("All heads", "One row per layer, one column per head. In each picture, rows attend to columns. Click one to show it alone.", multiplesView(store, data), legend(store)),
     ),
-    h("section", { class: "card" }, title, h("p", { class: "note" }, "Every row sums to 1. Hatched: masked, no position may look there."), heat.element),
+    h("section", { class: "card" }, title, h("p", { class: "note" }, "Every row sums to 1. Hatched cells are masked."), heat.element),
   );
 }
 
@@ -63,7 +63,7 @@ function controls(store, data) {
   const most = (dimension) => Math.max(...data.useNames.map((use) => data.attention[use].shape[dimension]));
   const options = Array.from({ length: most(0) }, (_, number) => [number, String(number + 1)]);
   const layers = choice("Layer", options, store.values.layer, (layer) => store.set({ layer }));
-  const heads = headStrip(store, data, most(1));
+  const heads = headChoice(store, data, most(1));
   store.on(["use"], ({ use }) => {
     uses.show(use);
     layers.limit(data.attention[use].shape[0]);
@@ -72,14 +72,14 @@ function controls(store, data) {
   return h("div", { class: "controls" }, uses.element, layers.element, heads);
 }
 
-// Any number of heads can be shown at once, but never none.
-function headStrip(store, data, most) {
+// Any number of heads can be shown at once, at least one.
+function headChoice(store, data, most) {
   const boxes = Array.from({ length: most }, (_, head) => {
     const input = h("input", { type: "checkbox", value: String(head), onchange: () => toggle(head) });
     return { head, input, element: h("label", {}, input, h("span", {}, h("i", { "aria-hidden": "true" }), String(head + 1))) };
   });
   const count = () => data.attention[store.values.use].shape[1];
-  const everyone = () => store.set({ heads: Array.from({ length: count() }, (_, head) => head) });
+  const chooseAll = () => store.set({ heads: Array.from({ length: count() }, (_, head) => head) });
 
   function toggle(head) {
     const { heads } = store.values;
@@ -96,7 +96,7 @@ function headStrip(store, data, most) {
     }
   }
   store.on(["use", "heads", "palette"], show);
-  const all = h("button", { type: "button", class: "small", onclick: everyone }, "all");
+  const all = h("button", { type: "button", class: "small", onclick: chooseAll }, "all");
   return h("fieldset", { class: "choice heads" }, h("legend", {}, "Heads"), ...boxes.map((box) => box.element), all);
 }
 
@@ -110,5 +110,5 @@ function legend(store) {
       cell.style.color = palette.ink(shade);
     });
   });
-  return h("div", { class: "legend", role: "img", "aria-label": "colours from weight 0 to weight 1" }, ...cells);
+  return h("div", { class: "legend", role: "img", "aria-label": "colour scale from weight 0 to 1" }, ...cells);
 }

@@ -1,5 +1,5 @@
-// Colours. One hue by lightness for weights, blue to orange for signed numbers, eight hues for heads: all of them told
-// apart also by people who see fewer colours, on light and on dark ground.
+// Colours: one hue by lightness for weights, blue to orange for signed numbers, eight hues for heads. All are safe for
+// colour-blind readers, on light and dark backgrounds.
 
 const LIGHT = {
   weight: ["#ffffff", "#d9e8f5", "#9cc4e6", "#4d8fc9", "#17599c", "#062f5e"],
@@ -22,10 +22,10 @@ export function palette(dark) {
   const minus = ramp(colours.minus);
   return {
     head: (number) => colours.heads[number % colours.heads.length],
-    // Most weights are small: by the power 0.6 they can still be told from nothing. The legend shows the same scale.
+    // Most weights are small: with the power 0.6 they differ visibly from 0. The legend shows the same scale.
     weight: (value) => weight(Math.max(0, value) ** 0.6),
     signed: (value) => (value < 0 ? minus(-value) : plus(value)),
-    // Black or white, whichever stands out more: with these two one of them always does by 4.5 to 1.
+    // Black or white, whichever has more contrast; one of them always has 4.5 to 1.
     ink: (colour) => (luminance(...colour) > 0.179 ? "#000000" : "#ffffff"),
   };
 }
@@ -34,7 +34,7 @@ export function css([red, green, blue]) {
   return `rgb(${red},${green},${blue})`;
 }
 
-// Three numbers up to 255 for a place from 0 to 1, from a table of 256.
+// The RGB colour for a value from 0 to 1, from a table of 256.
 function ramp(stops) {
   const colours = stops.map((stop) => [1, 3, 5].map((at) => parseInt(stop.slice(at, at + 2), 16)));
   const table = Array.from({ length: 256 }, (_, step) => {
@@ -53,7 +53,7 @@ function luminance(...parts) {
   return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
 }
 
-// One pixel a number.
+// Draw one pixel per number.
 export function paint(canvas, { rows, columns, data }, colour) {
   if (canvas.width !== columns || canvas.height !== rows) [canvas.width, canvas.height] = [columns, rows];
   const context = canvas.getContext("2d");

@@ -1,6 +1,6 @@
-// The data of a look, ready to be drawn: arrays unpacked, tokens readable, masks known.
+// The data of a look, prepared for drawing: arrays unpacked, tokens readable, masks known.
 
-// Nested lists, or { shape, low, high, levels } with 16 bits a number → { shape, data }.
+// Nested lists, or { shape, low, high, levels } with 16 bits per number → { shape, data }.
 export function tensor(value) {
   if (value === null || value === undefined) return null;
   if (Array.isArray(value)) {
@@ -16,11 +16,11 @@ export function tensor(value) {
   return { shape: value.shape, data };
 }
 
-// The last two dimensions at some place of the others, as { rows, columns, data }.
-export function matrix(array, ...place) {
+// The matrix of the last two dimensions, at some index of the others, as { rows, columns, data }.
+export function matrix(array, ...indices) {
   const [rows, columns] = array.shape.slice(-2);
   let at = 0;
-  place.forEach((index, dimension) => (at = at * array.shape[dimension] + index));
+  indices.forEach((index, dimension) => (at = at * array.shape[dimension] + index));
   return { rows, columns, data: array.data.subarray(at * rows * columns, (at + 1) * rows * columns) };
 }
 
@@ -33,8 +33,8 @@ export function meanMatrix(parts) {
 
 const SPECIAL = ["<s>", "</s>", "<unk>", "<pad>"];
 
-// A subword for people: without ▁ where it begins a word, behind · where it goes on with one; signs stand for themselves.
-export function readable(piece) {
+// A subword for people: without ▁ at the start of a word, with · before it inside a word; punctuation as it is.
+export function readablePiece(piece) {
   if (piece.startsWith("\u2581")) return piece.slice(1) || "␣";
   return /^[\p{L}\p{M}\p{N}]/u.test(piece) ? `·${piece}` : piece;
 }
@@ -64,8 +64,8 @@ export function prepare(data) {
     rows: (use) => ({ encoder: source, decoder: read, cross: written })[use],
     columns: (use) => (use === "decoder" ? read : source),
     masked(use, row, column) {
-      const near = Math.floor(data.facts.window / 2);
-      const far = use !== "cross" && data.facts.window > 0 && Math.abs(row - column) > near;
+      const reach = Math.floor(data.facts.window / 2);
+      const far = use !== "cross" && data.facts.window > 0 && Math.abs(row - column) > reach;
       return far || (use === "decoder" && column > row);
     },
   };

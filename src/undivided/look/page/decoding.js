@@ -1,46 +1,46 @@
-// Decoding walked step by step: what is read, what is hidden, what could come, and the tree of the search.
+// Decoding step by step: tokens read and masked, candidates, attribution, and the tree of beam search.
 
 import { css } from "./colour.js";
 import { matrix, meanMatrix } from "./data.js";
-import { card, choice, h, percent, quoted, short, word } from "./dom.js";
+import { card, choice, h, percent, quoted, short, tokenElement } from "./dom.js";
 import { treeView } from "./tree.js";
 
 export function decodingSection(store, data) {
   const cards = [
-    card("Candidates", "What could come at this step.", candidates(store, data)),
+    card("Candidates", "The most likely next tokens at this step.", candidates(store, data)),
     lensCard(store, data),
-    card("What speaks for it", null, influence(store, data)),
+    card("Attribution", null, attribution(store, data)),
   ];
-  const own = data.forced ? "The translation was given; this is the search of the model's own." : null;
-  const tree = card("Beam tree", own ?? `Beam of ${data.facts.beam_size}: at each step the likeliest partial translations go on.`, treeView(store, data));
+  const own = data.forced ? "The translation was given; this is the search for the model's own." : null;
+  const tree = card("Beam tree", own ?? `Beam size ${data.facts.beam_size}: at each step the best partial translations are kept.`, treeView(store, data));
   return h("div", { class: "decoding" }, stepper(store, data), h("div", { class: "columns three" }, ...cards.filter(Boolean)), tree);
 }
 
 function stepper(store, data) {
   const last = data.steps.length - 1;
   const slider = h("input", { type: "range", min: "1", max: String(last + 1), "aria-label": "step", oninput: () => store.set({ step: Number(slider.value) - 1 }) });
-  const turn = (by) => store.set({ step: Math.max(0, Math.min(last, store.values.step + by)) });
-  const back = h("button", { type: "button", "aria-label": "previous step", onclick: () => turn(-1) }, "‹");
-  const forth = h("button", { type: "button", "aria-label": "next step", onclick: () => turn(1) }, "›");
-  const said = h("p", { class: "said", "aria-live": "polite" });
+  const move = (by) => store.set({ step: Math.max(0, Math.min(last, store.values.step + by)) });
+  const previous = h("button", { type: "button", "aria-label": "previous step", onclick: () => move(-1) }, "‹");
+  const next = h("button", { type: "button", "aria-label": "next step", onclick: () => move(1) }, "›");
+  const status = h("p", { class: "status", "aria-live": "polite" });
   const strip = stripTable(store, data);
   store.on(["step"], ({ step }) => {
     const now = data.steps[step];
     slider.value = String(step + 1);
     slider.setAttribute("aria-valuetext", `step ${step + 1} of ${last + 1}`);
-    [back.disabled, forth.disabled] = [step === 0, step === last];
-    const rank = now.rank === 1 ? "the likeliest" : `number ${now.rank} by probability`;
-    said.replaceChildren(`Step ${step + 1} of ${last + 1}: reads `, quoted(now.read.piece), ", writes ", quoted(now.written.piece), ` with ${percent(now.probability)}, ${rank}.`);
+    [previous.disabled, next.disabled] = [step === 0, step === last];
+    const rank = now.rank === 1 ? "the most likely token" : `rank ${now.rank}`;
+    status.replaceChildren(`Step ${step + 1} of ${last + 1}: reads `, quoted(now.read.piece), ", writes ", quoted(now.written.piece), ` with probability ${percent(now.probability)}, ${rank}.`);
   });
-  return h("section", { class: "card" }, h("h3", {}, "Step by step"), h("div", { class: "stepper" }, back, slider, forth), said, strip);
+  return h("section", { class: "card" }, h("h3", {}, "Step by step"), h("div", { class: "stepper" }, previous, slider, next), status, strip);
 }
 
-// The output shifted right by one is the input; what stands right of the step is masked.
+// The input is the output shifted right by one; later positions are masked.
 function stripTable(store, data) {
   const cell = (tag, step, ...children) => h(tag, { onclick: () => store.set({ step }) }, ...children);
   const numbers = data.steps.map((_, step) => cell("th", step, String(step + 1)));
-  const reads = data.steps.map((each, step) => cell("td", step, word(each.read.piece)));
-  const writes = data.steps.map((each, step) => cell("td", step, word(each.written.piece)));
+  const reads = data.steps.map((each, step) => cell("td", step, tokenElement(each.read.piece)));
+  const writes = data.steps.map((each, step) => cell("td", step, tokenElement(each.written.piece)));
   const row = (name, cells) => h("tr", {}, h("th", { scope: "row" }, name), ...cells);
   const table = h("table", { class: "strip" }, row("position", numbers), row("reads", reads), row("writes", writes));
   const element = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "input shifted right and output" }, table);
@@ -51,13 +51,13 @@ function stripTable(store, data) {
     const now = numbers[step];
     if (now.offsetWidth) element.scrollTo({ left: now.offsetLeft - element.clientWidth / 2 });
   });
-  const note = "The input is the output shifted right by one, behind <s>. Hatched positions are masked: in training they are there, and no position may look at them; in translation they are not written yet.";
+  const note = "The decoder's input is its output shifted right by one, after <s>. Hatched positions are masked: in training they exist, but no earlier position may attend to them; in translation they are not written yet.";
   return h("div", {}, element, h("p", { class: "note" }, note));
 }
 
 function bar(piece, share, chosen) {
   const fill = h("span", { class: "fill", style: { width: `${100 * share}%` } });
-  return h("li", { class: chosen ? "chosen" : "" }, word(piece), h("span", { class: "bar" }, fill), h("span", { class: "number" }, percent(share)));
+  return h("li", { class: chosen ? "chosen" : "" }, tokenElement(piece), h("span", { class: "bar" }, fill), h("span", { class: "number" }, percent(share)));
 }
 
 function candidates(store, data) {
@@ -76,37 +76,37 @@ function lensCard(store, data) {
   const rows = h("tbody", {});
   store.on(["step"], ({ step }) => {
     const lines = data.steps[step].lens.map((lens, layer) => {
-      const first = lens.candidates.slice(0, 3).map((each) => h("td", {}, word(each.piece), h("small", {}, ` ${percent(each.probability)}`)));
+      const first = lens.candidates.slice(0, 3).map((each) => h("td", {}, tokenElement(each.piece), h("small", {}, ` ${percent(each.probability)}`)));
       return h("tr", {}, h("th", { scope: "row" }, String(layer + 1)), h("td", { class: "number strong" }, percent(lens.probability)), ...first);
     });
     rows.replaceChildren(...lines.reverse());
   });
-  const head = h("tr", {}, h("th", { scope: "col" }, "layer"), h("th", { scope: "col" }, "for it"), h("th", { scope: "col", colspan: "3" }, "likeliest"));
+  const head = h("tr", {}, h("th", { scope: "col" }, "layer"), h("th", { scope: "col" }, "prob."), h("th", { scope: "col", colspan: "3" }, "most likely"));
   const table = h("table", { class: "plain lens" }, h("thead", {}, head), rows);
   const scroll = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "logit lens" }, table);
-  return card("Layer by layer", "What would be written if this decoder layer were the last (logit lens), and how much speaks for what is written in the end.", scroll);
+  return card("Layer by layer (logit lens)", "What would be written if this decoder layer were the last, and the probability of the token that is finally written.", scroll);
 }
 
-function influence(store, data) {
+function attribution(store, data) {
   const source = h("p", { class: "flow" });
   const target = h("p", { class: "flow" });
   const note = h("p", { class: "note" });
   const kinds = [["gradient", "Gradient × input"], ...(data.useNames.includes("cross") ? [["attention", "Attention"]] : [])];
-  const kind = choice("Shown", kinds, "gradient", (value) => store.set({ influence: value }));
+  const kind = choice("Method", kinds, "gradient", (value) => store.set({ attribution: value }));
   const chip = (piece, value, shade, palette) =>
-    h("span", { class: "chip", title: short(value) || "0", style: { background: css(shade), color: palette.ink(shade) } }, word(piece));
+    h("span", { class: "chip", title: short(value) || "0", style: { background: css(shade), color: palette.ink(shade) } }, tokenElement(piece));
 
-  store.on(["step", "influence", "palette", "use", "layer", "heads"], ({ step, influence: shown, palette }) => {
+  store.on(["step", "attribution", "palette", "use", "layer", "heads"], ({ step, attribution: shown, palette }) => {
     const [fromSource, fromTarget] = shown === "gradient" ? gradients(data, step) : attentions(store, data, step);
     const scale = Math.max(...[...fromSource, ...fromTarget].map(Math.abs), 1e-9);
     const colour = shown === "gradient" ? (value) => palette.signed(value / scale) : palette.weight;
     source.replaceChildren(h("b", {}, "source "), ...data.sourcePieces.map((piece, at) => chip(piece, fromSource[at], colour(fromSource[at]), palette)));
     const read = data.read.slice(0, step + 1);
     target.hidden = !fromTarget.length;
-    target.replaceChildren(h("b", {}, "read "), ...read.map((piece, at) => chip(piece, fromTarget[at] ?? 0, colour(fromTarget[at] ?? 0), palette)));
+    target.replaceChildren(h("b", {}, "target so far "), ...read.map((piece, at) => chip(piece, fromTarget[at] ?? 0, colour(fromTarget[at] ?? 0), palette)));
     note.textContent =
       shown === "gradient"
-        ? "Blue speaks for the word written, orange against it: how fast its log-probability falls as the word read fades."
+        ? "Blue tokens support the written token, orange ones oppose it: the gradient of its log-probability times each embedding."
         : attentionName(store, data);
   });
   return h("div", {}, kind.element, source, target, note);

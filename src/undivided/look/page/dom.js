@@ -1,6 +1,6 @@
-// Small tools to make elements, and numbers for people.
+// Helpers: elements, numbers as text, canvases.
 
-import { isSpecial, readable } from "./data.js";
+import { isSpecial, readablePiece } from "./data.js";
 
 export function h(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
@@ -21,24 +21,24 @@ export function svg(tag, properties = {}, ...children) {
   return element;
 }
 
-// A subword, kept apart from the direction of the text around it.
-export function word(piece) {
-  return h("bdi", { class: isSpecial(piece) ? "token special" : "token", title: piece }, readable(piece));
+// A subword, isolated from the text direction around it.
+export function tokenElement(piece) {
+  return h("bdi", { class: isSpecial(piece) ? "token special" : "token", title: piece }, readablePiece(piece));
 }
 
-// The same within a sentence.
+// The same in quotation marks, inside a sentence.
 export function quoted(piece) {
-  return h("q", {}, word(piece));
+  return h("q", {}, tokenElement(piece));
 }
 
 export function card(title, note, ...children) {
   return h("section", { class: "card" }, h("h3", {}, title), note ? h("p", { class: "note" }, note) : null, ...children);
 }
 
-// Exclusive choices as radio buttons that look like one strip.
-let strips = 0;
+// Exclusive choices as a row of radio buttons.
+let choices = 0;
 export function choice(label, options, chosen, choose) {
-  const name = `look-choice-${++strips}`;
+  const name = `look-choice-${++choices}`;
   const inputs = options.map(([value, text]) => {
     const input = h("input", { type: "radio", name, value: String(value), onchange: () => choose(value) });
     input.checked = value === chosen;
@@ -63,27 +63,27 @@ export function signed(value, digits = 2) {
   return Number(text) === 0 ? text.replace("-", "") : text.replace("-", "−");
 }
 
-// `.62`, `1`, `−.07`; nothing where it would read `.00`.
+// `.62`, `1`, `−.07`; an empty text instead of `.00`.
 export function short(value) {
   const text = Math.abs(value).toFixed(2);
   if (text === "0.00") return "";
   return (value < 0 ? "−" : "") + (text === "1.00" ? "1" : text.replace(/^0/, ""));
 }
 
-// Tells which cell of a canvas is pointed at, or walked to with the arrow keys; (-1, -1) when it is left.
-// `cellAt(x, y)` and `count()` are [row, column] and how many there are of both.
-export function walk(canvas, cellAt, count, point) {
+// Calls `onCell(row, column)` for the cell of a canvas under the pointer, or chosen with the arrow keys; (-1, -1) on leaving.
+// `cellAt(x, y)` is the [row, column] at a point, `size()` the number of rows and columns.
+export function trackCell(canvas, cellAt, size, onCell) {
   let [row, column] = [0, 0];
-  let told = "";
+  let current = "";
   function go(newRow, newColumn) {
-    const [rows, columns] = count();
-    if (newRow < 0 || newColumn < 0 || newRow >= rows || newColumn >= columns || told === `${newRow} ${newColumn}`) return;
-    [row, column, told] = [newRow, newColumn, `${newRow} ${newColumn}`];
-    point(row, column);
+    const [rows, columns] = size();
+    if (newRow < 0 || newColumn < 0 || newRow >= rows || newColumn >= columns || current === `${newRow} ${newColumn}`) return;
+    [row, column, current] = [newRow, newColumn, `${newRow} ${newColumn}`];
+    onCell(row, column);
   }
   function leave() {
-    told = "";
-    point(-1, -1);
+    current = "";
+    onCell(-1, -1);
   }
   canvas.addEventListener("pointermove", (event) => go(...cellAt(event.offsetX, event.offsetY)));
   canvas.addEventListener("pointerleave", leave);
@@ -96,7 +96,7 @@ export function walk(canvas, cellAt, count, point) {
   });
 }
 
-// An empty canvas of so many pixels of the page, sharp on every screen.
+// Clear a canvas and give it a size in CSS pixels, sharp on every screen.
 export function fitCanvas(canvas, width, height) {
   const ratio = window.devicePixelRatio || 1;
   const size = [width, height].map((length) => Math.max(1, Math.round(length * ratio)));

@@ -1,20 +1,20 @@
-// Numbers coloured by their size. For the eye they are drawn on one canvas, since a table of so many cells is slow to
-// change; for a screen reader or a sheet they are written as a table once it is opened.
+// Numbers with colours. They are drawn on one canvas, since a table of so many cells is slow to update; for screen readers
+// and spreadsheets there is also a table, which is filled once it is opened.
 
 import { css } from "./colour.js";
-import { fitCanvas, h, short, walk, word } from "./dom.js";
+import { fitCanvas, h, short, trackCell, tokenElement } from "./dom.js";
 
 const HEIGHT = 24;
 
 export function heatMap(store, label, hover = () => {}) {
-  const canvas = h("canvas", { role: "img", tabindex: "0", "aria-label": `${label}; arrow keys walk` });
+  const canvas = h("canvas", { role: "img", tabindex: "0", "aria-label": `${label}; move with the arrow keys` });
   const frame = h("div", { class: "frame", hidden: true });
   const top = h("div", { class: "names top" });
   const side = h("div", { class: "names side" });
   const cells = h("div", { class: "cells" }, canvas, frame);
   const scroll = region(h("div", { class: "heat" }, h("div", { class: "corner" }), top, side, cells));
   const table = h("table", { class: "numbers" });
-  const opened = h("details", { ontoggle: write }, h("summary", {}, "The same as a table"), region(table));
+  const opened = h("details", { ontoggle: write }, h("summary", {}, "Show as a table"), region(table));
   const element = h("div", {}, scroll, opened);
   const size = { all: 0, wide: 0, tall: 0 };
   let shown = null;
@@ -32,12 +32,12 @@ export function heatMap(store, label, hover = () => {}) {
     names.addEventListener("pointerleave", () => hover(-1, -1));
   }
   const cellAt = (x, y) => [Math.floor((y + scroll.scrollTop) / HEIGHT), Math.floor(((x + scroll.scrollLeft) / size.all) * shown.values.columns)];
-  walk(canvas, cellAt, () => [shown.values.rows, shown.values.columns], hover);
+  trackCell(canvas, cellAt, () => [shown.values.rows, shown.values.columns], hover);
   canvas.addEventListener("keydown", () => marked.forEach((name) => name.scrollIntoView({ block: "nearest", inline: "nearest" })));
 
   function build(rows, columns) {
-    top.replaceChildren(...columns.map((piece, column) => h("div", { "data-column": column }, word(piece))));
-    side.replaceChildren(...rows.map((piece, row) => h("div", { "data-row": row }, word(piece))));
+    top.replaceChildren(...columns.map((piece, column) => h("div", { "data-column": column }, tokenElement(piece))));
+    side.replaceChildren(...rows.map((piece, row) => h("div", { "data-row": row }, tokenElement(piece))));
     element.style.setProperty("--columns", columns.length);
     cells.style.height = `${HEIGHT * rows.length}px`;
   }
@@ -51,7 +51,7 @@ export function heatMap(store, label, hover = () => {}) {
     write();
   }
 
-  // Only what can be seen is drawn, however long the sentences are.
+  // Only visible cells are drawn, however long the sentences are.
   function draw() {
     if (!size.all) return;
     const { values, colour, palette, masked } = shown;
@@ -84,8 +84,8 @@ export function heatMap(store, label, hover = () => {}) {
     if (!opened.open || !shown) return;
     const { rows, columns, values, masked } = shown;
     const cell = (row, column) => (masked(row, column) ? h("td", { class: "masked" }) : h("td", {}, short(values.data[row * values.columns + column])));
-    const line = (piece, row) => h("tr", {}, h("th", { scope: "row" }, word(piece)), ...columns.map((_, column) => cell(row, column)));
-    const names = columns.map((piece) => h("th", { scope: "col" }, word(piece)));
+    const line = (piece, row) => h("tr", {}, h("th", { scope: "row" }, tokenElement(piece)), ...columns.map((_, column) => cell(row, column)));
+    const names = columns.map((piece) => h("th", { scope: "col" }, tokenElement(piece)));
     table.replaceChildren(h("caption", { class: "hidden" }, label), h("thead", {}, h("tr", {}, h("td", {}), ...names)), h("tbody", {}, ...rows.map(line)));
   }
 

@@ -1,33 +1,33 @@
-// Words on the left look at words on the right: a line for every weight, a colour for every head.
+// Tokens on the left attend to tokens on the right: a line for every weight, a colour for every head.
 
 import { css } from "./colour.js";
-import { matrix, readable } from "./data.js";
-import { fitCanvas, h, percent, quoted, word } from "./dom.js";
+import { matrix, readablePiece } from "./data.js";
+import { fitCanvas, h, percent, quoted, tokenElement } from "./dom.js";
 
-const WORD_HEIGHT = 24;
+const TOKEN_HEIGHT = 24;
 
-// Fainter lines are left out; of several heads at once they would only be fog.
-const FAINT = 0.02;
-const FOG = 0.05;
+// Smaller weights get no line, with one head shown and with several.
+const MIN_WEIGHT_ONE_HEAD = 0.02;
+const MIN_WEIGHT_MANY_HEADS = 0.05;
 
-// Below this a word at the far end keeps its plain ground.
-const UNSEEN = 0.005;
+// Smaller weights do not colour the token at the other end.
+const MIN_WEIGHT_COLOURED = 0.005;
 
-export function linesView(store, data, selected) {
-  const left = h("div", { class: "words left", role: "group", "aria-label": "words that look" });
-  const right = h("div", { class: "words right", role: "group", "aria-label": "words that are looked at" });
+export function linesView(store, data, selectedWeights) {
+  const left = h("div", { class: "words left", role: "group", "aria-label": "tokens that attend" });
+  const right = h("div", { class: "words right", role: "group", "aria-label": "tokens attended to" });
   const canvas = h("canvas", { "aria-hidden": "true" });
   const between = h("div", { class: "between" }, canvas);
   const heads = h("div", { class: "lines-heads" }, h("span", {}, ""), h("span", {}, ""));
-  const said = h("p", { class: "said", "aria-live": "polite" });
-  const element = h("div", { class: "lines" }, heads, h("div", { class: "lines-body" }, left, between, right), said);
-  // All lines at once are drawn when they change, not whenever a word is left.
+  const status = h("p", { class: "status", "aria-live": "polite" });
+  const element = h("div", { class: "lines" }, heads, h("div", { class: "lines-body" }, left, between, right), status);
+  // All lines together are drawn when they change, not whenever the pointer leaves a token.
   const overview = h("canvas");
   let drawn = [];
   let tinted = [];
   let width = 0;
 
-  function wordButton(side, piece, index, extra) {
+  function tokenButton(side, piece, index, extra) {
     const focus = { side, index };
     return h(
       "button",
@@ -41,7 +41,7 @@ export function linesView(store, data, selected) {
         onclick: () => pin(focus),
         onkeydown: (event) => move(event, side, index),
       },
-      word(piece),
+      tokenElement(piece),
       extra ? h("small", {}, extra) : null,
     );
   }
@@ -53,7 +53,7 @@ export function linesView(store, data, selected) {
     if (!same && focus.side === "row" && store.values.use !== "encoder") store.set({ step: focus.index });
   }
 
-  // Arrow keys walk through the words; Tab leaves the column.
+  // Arrow keys move through the tokens; Tab leaves the column.
   function move(event, side, index) {
     const list = [...(side === "row" ? left : right).children];
     const places = { ArrowDown: index + 1, ArrowUp: index - 1, Home: 0, End: list.length - 1 };
@@ -67,16 +67,16 @@ export function linesView(store, data, selected) {
   }
 
   function build({ use }) {
-    const writes = (index) => (use === "decoder" ? `→ ${readable(data.written[index])}` : null);
-    left.replaceChildren(...data.rows(use).map((piece, index) => wordButton("row", piece, index, writes(index))));
-    right.replaceChildren(...data.columns(use).map((piece, index) => wordButton("column", piece, index)));
+    const writes = (index) => (use === "decoder" ? `→ ${readablePiece(data.written[index])}` : null);
+    left.replaceChildren(...data.rows(use).map((piece, index) => tokenButton("row", piece, index, writes(index))));
+    right.replaceChildren(...data.columns(use).map((piece, index) => tokenButton("column", piece, index)));
     const sides = {
-      encoder: ["source word looks", "at source words"],
-      decoder: ["position that reads (→ writes) looks", "at words read"],
-      cross: ["position that writes … looks", "at source words"],
+      encoder: ["source token attends …", "… to source tokens"],
+      decoder: ["input token (→ output token) attends …", "… to input tokens"],
+      cross: ["output token attends …", "… to source tokens"],
     };
     sides[use].forEach((text, side) => (heads.children[side].textContent = text));
-    between.style.height = `${WORD_HEIGHT * Math.max(left.children.length, right.children.length)}px`;
+    between.style.height = `${TOKEN_HEIGHT * Math.max(left.children.length, right.children.length)}px`;
   }
 
   function focusNow({ hover, pinned }) {
@@ -87,7 +87,7 @@ export function linesView(store, data, selected) {
 
   function draw(values) {
     const focus = focusNow(values);
-    const height = WORD_HEIGHT * Math.max(left.children.length, right.children.length);
+    const height = TOKEN_HEIGHT * Math.max(left.children.length, right.children.length);
     const context = fitCanvas(canvas, width, height);
     if (focus) strokes(context, values, focus);
     else context.drawImage(everything(values, height), 0, 0, width || 1, height);
@@ -103,17 +103,17 @@ export function linesView(store, data, selected) {
   }
 
   function strokes(context, { use, layer, heads: shown, palette }, focus) {
-    const least = shown.length === 1 ? FAINT : FOG;
+    const least = shown.length === 1 ? MIN_WEIGHT_ONE_HEAD : MIN_WEIGHT_MANY_HEADS;
     shown.forEach((head, order) => {
       const weights = matrix(data.attention[use], layer, head);
       const shift = (order - (shown.length - 1) / 2) * Math.min(2.5, 14 / shown.length);
       context.strokeStyle = palette.head(head);
-      // A ninth head has the colour of the first, and dashes.
+      // From the ninth head on, colours repeat with dashed lines.
       context.setLineDash(head >= 8 ? [5, 3] : []);
       eachLine(weights, focus, least, (row, column, weight) => {
         context.globalAlpha = Math.min(1, focus ? 0.15 + 0.85 * weight : weight * (shown.length > 1 ? 0.75 : 0.95));
         context.lineWidth = focus ? 1 + 3 * weight : 0.75 + 1.5 * weight;
-        const [from, to] = [WORD_HEIGHT * (row + 0.5) + shift, WORD_HEIGHT * (column + 0.5) + shift];
+        const [from, to] = [TOKEN_HEIGHT * (row + 0.5) + shift, TOKEN_HEIGHT * (column + 0.5) + shift];
         context.beginPath();
         context.moveTo(0, from);
         context.bezierCurveTo(width * 0.4, from, width * 0.6, to, width, to);
@@ -134,30 +134,30 @@ export function linesView(store, data, selected) {
     }
   }
 
-  // The words at the far ends of the lines are as dark as the weight, and the sentence below says the same.
+  // Colour the tokens at the other end of the lines by their weight, and say the same in the sentence below.
   function tint({ palette }, focus) {
     for (const button of tinted) {
       button.classList.remove("tinted", "focus");
       button.style.cssText = "";
     }
     tinted = [];
-    const mean = selected();
+    const mean = selectedWeights();
     if (focus) {
       const [own, far] = focus.side === "row" ? [left, right] : [right, left];
       tinted = [own.children[focus.index]];
       tinted[0].classList.add("focus");
       weightsOf(mean, focus).forEach((weight, index) => {
-        if (weight < UNSEEN) return;
+        if (weight < MIN_WEIGHT_COLOURED) return;
         const [button, shade] = [far.children[index], palette.weight(weight)];
         button.style.cssText = `background:${css(shade)};color:${palette.ink(shade)}`;
         button.classList.add("tinted");
         tinted.push(button);
       });
     }
-    said.replaceChildren(...sentence(mean, focus));
+    status.replaceChildren(...sentence(mean, focus));
   }
 
-  // What a word gives to each word on the other side, or gets from it.
+  // The weights between a token and each token on the other side.
   function weightsOf(mean, { side, index }) {
     const count = side === "row" ? mean.columns : mean.rows;
     return Array.from({ length: count }, (_, at) => mean.data[side === "row" ? index * mean.columns + at : at * mean.columns + index]);
@@ -171,12 +171,12 @@ export function linesView(store, data, selected) {
 
   function sentence(mean, focus) {
     const { use } = store.values;
-    if (!focus) return ["Point at a word, tap it, or walk with the arrow keys to see where it looks; click to keep it."];
+    if (!focus) return ["Point at a token, or use the arrow keys, to see what it attends to; click to pin it."];
     const [own, others] = focus.side === "row" ? [data.rows(use), data.columns(use)] : [data.columns(use), data.rows(use)];
-    const given = weightsOf(mean, focus).map((weight, index) => [others[index], weight]);
-    const best = given.sort((a, b) => b[1] - a[1]).slice(0, 5).filter(([, weight]) => weight >= 0.005);
+    const pairs = weightsOf(mean, focus).map((weight, index) => [others[index], weight]);
+    const best = pairs.sort((a, b) => b[1] - a[1]).slice(0, 5).filter(([, weight]) => weight >= 0.005);
     const listed = best.flatMap(([piece, weight], at) => [at ? ", " : " ", quoted(piece), ` ${percent(weight)}`]);
-    return [quoted(own[focus.index]), focus.side === "row" ? " looks at" : " is looked at by", ...(best.length ? listed : [" nothing much"])];
+    return [quoted(own[focus.index]), focus.side === "row" ? " attends to" : " is attended to by", ...(best.length ? listed : [" nothing in particular"])];
   }
 
   const observer = new ResizeObserver(() => {

@@ -1,4 +1,4 @@
-// All heads of all layers of one use, each as a small picture. A click shows it large.
+// All heads of all layers of one use as small pictures. A click selects one.
 
 import { paint } from "./colour.js";
 import { matrix } from "./data.js";

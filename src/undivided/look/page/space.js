@@ -1,51 +1,51 @@
-// Before any attention: where positions and words lie.
+// Position encodings and embeddings, before any attention.
 
 import { css, paint } from "./colour.js";
 import { matrix } from "./data.js";
-import { card, choice, h, quoted, short, signed, svg, walk, word } from "./dom.js";
+import { card, choice, h, quoted, short, signed, svg, tokenElement, trackCell } from "./dom.js";
 import { heatMap } from "./heat.js";
 
 export function positionsSection(store, data) {
   const table = data.space.positions;
-  if (!table) return card("No positions", "This model is given no encoding of positions.");
-  const [places, width] = table.shape;
+  if (!table) return card("No positions", "This model has no position encoding.");
+  const [count, width] = table.shape;
   const values = matrix(table);
   const largest = Math.max(...table.data.map(Math.abs), 1e-9);
-  const said = h("p", { class: "said", "aria-live": "polite" });
-  const picture = raster("encoding of each position", (row, column) => row >= 0 && store.set({ dimension: column, place: row }));
-  const alike = raster("similarity of positions", (row, column) => {
-    if (row >= 0) told.textContent = `positions ${row + 1} and ${column + 1}: ${short(similar.data[row * places + column]) || "0"}`;
+  const status = h("p", { class: "status", "aria-live": "polite" });
+  const picture = raster("encoding of each position", (row, column) => row >= 0 && store.set({ dimension: column, position: row }));
+  const similarityRaster = raster("similarity of positions", (row, column) => {
+    if (row >= 0) pairStatus.textContent = `positions ${row + 1} and ${column + 1}: ${short(similar.data[row * count + column]) || "0"}`;
   });
-  const told = h("p", { class: "said" }, "The cosine of each pair of positions: near ones are alike, whatever the place.");
+  const pairStatus = h("p", { class: "status" }, "Cosine similarity of each pair of positions: nearby positions are similar, wherever they are.");
   const similar = similarities(values);
   const slider = h("input", { type: "range", min: "1", max: String(width), oninput: () => store.set({ dimension: Number(slider.value) - 1 }) });
   const curve = svg("svg", { class: "curve", viewBox: "0 0 400 90", preserveAspectRatio: "none", role: "img", "aria-label": "the chosen dimension over the positions" });
 
   store.on(["palette"], ({ palette }) => {
     paint(picture.canvas, values, (value) => palette.signed(value / largest));
-    paint(alike.canvas, similar, palette.signed);
+    paint(similarityRaster.canvas, similar, palette.signed);
   });
-  store.on(["dimension", "place"], ({ dimension, place }) => {
+  store.on(["dimension", "position"], ({ dimension, position }) => {
     slider.value = String(dimension + 1);
-    const here = Array.from({ length: places }, (_, row) => values.data[row * width + dimension]);
-    said.textContent = `Dimension ${dimension + 1} of ${width}: ${signed(here[place])} at position ${place + 1}`;
-    const points = here.map((value, row) => `${(400 * row) / Math.max(1, places - 1)},${45 - (40 * value) / largest}`);
+    const here = Array.from({ length: count }, (_, row) => values.data[row * width + dimension]);
+    status.textContent = `Dimension ${dimension + 1} of ${width}: ${signed(here[position])} at position ${position + 1}`;
+    const points = here.map((value, row) => `${(400 * row) / Math.max(1, count - 1)},${45 - (40 * value) / largest}`);
     curve.replaceChildren(svg("path", { class: "axis", d: "M0,45 H400" }), svg("polyline", { points: points.join(" ") }));
   });
-  const note = `Positions 1 to ${places} from top to bottom, dimensions 1 to ${width} from left to right; blue is positive, orange negative.`;
+  const note = `Positions 1 to ${count} from top to bottom, dimensions 1 to ${width} from left to right; blue is positive, orange negative.`;
   return h(
     "div",
     { class: "columns wide-left" },
-    card("What is added for each position", note, picture.element, h("label", { class: "dimension" }, "dimension ", slider), said, curve),
-    card("How alike positions are", null, alike.element, told),
+    card("Position encoding", note, picture.element, h("label", { class: "dimension" }, "dimension ", slider), status, curve),
+    card("Similarity of positions", null, similarityRaster.element, pairStatus),
   );
 }
 
-// A canvas of one pixel a number, stretched; tells which number is pointed at, or walked to with the arrow keys.
-function raster(label, point) {
-  const canvas = h("canvas", { class: "raster", role: "img", tabindex: "0", "aria-label": `${label}; arrow keys walk` });
+// A stretched canvas with one pixel per number; `onCell` is told which number is pointed at or chosen with the arrow keys.
+function raster(label, onCell) {
+  const canvas = h("canvas", { class: "raster", role: "img", tabindex: "0", "aria-label": `${label}; move with the arrow keys` });
   const cellAt = (x, y) => [Math.floor((y / canvas.clientHeight) * canvas.height), Math.floor((x / canvas.clientWidth) * canvas.width)];
-  walk(canvas, cellAt, () => [canvas.height, canvas.width], point);
+  trackCell(canvas, cellAt, () => [canvas.height, canvas.width], onCell);
   return { canvas, element: canvas };
 }
 
@@ -64,14 +64,14 @@ function similarities({ rows, columns, data }) {
 
 export function embeddingsSection(store, data) {
   const kinds = {
-    source: ["Source words", data.sourcePieces, data.sourcePieces],
-    memory: ["… behind the encoder", data.sourcePieces, data.sourcePieces],
-    target: ["Target words", data.written, data.written],
+    source: ["Source tokens", data.sourcePieces, data.sourcePieces],
+    memory: ["Encoder output", data.sourcePieces, data.sourcePieces],
+    target: ["Target tokens", data.written, data.written],
     across: ["Target × source", data.written, data.sourcePieces],
   };
   const offered = Object.keys(kinds).filter((kind) => data.space[kind]);
-  const strip = choice("Compared", offered.map((kind) => [kind, kinds[kind][0]]), "source", (compared) => store.set({ compared }));
-  const heat = heatMap(store, "cosine of embeddings", (row, column) => {
+  const strip = choice("Compare", offered.map((kind) => [kind, kinds[kind][0]]), "source", (compared) => store.set({ compared }));
+  const heat = heatMap(store, "cosine similarity of embeddings", (row, column) => {
     const side = store.values.compared === "target" || store.values.compared === "across" ? "target" : "source";
     if (row >= 0) store.set({ neighbour: { side, index: row } });
     else if (column >= 0 && store.values.compared !== "across") store.set({ neighbour: { side, index: column } });
@@ -80,14 +80,14 @@ export function embeddingsSection(store, data) {
     const [, rows, columns] = kinds[compared];
     heat.show(rows, columns, matrix(data.space[compared]), palette.signed, palette);
   });
-  const note = "The cosine of each pair: 1 is the same direction. Behind the encoder a word has taken in the words around it.";
-  return h("div", { class: "columns wide-left embeddings" }, card("How alike words are", note, strip.element, heat.element), neighboursCard(store, data));
+  const note = "Cosine similarity of each pair; 1 is the same direction. In the encoder output a token has taken in its context.";
+  return h("div", { class: "columns wide-left embeddings" }, card("Similarity of tokens", note, strip.element, heat.element), neighboursCard(store, data));
 }
 
 function neighboursCard(store, data) {
   const sides = { source: data.sourcePieces, target: data.written };
   const chips = (side) =>
-    h("p", { class: "flow places" }, h("b", {}, `${side} `), ...sides[side].map((piece, index) => h("button", { type: "button", class: "chip", onclick: () => store.set({ neighbour: { side, index } }) }, word(piece))));
+    h("p", { class: "flow positions" }, h("b", {}, `${side} `), ...sides[side].map((piece, index) => h("button", { type: "button", class: "chip", onclick: () => store.set({ neighbour: { side, index } }) }, tokenElement(piece))));
   const rows = { source: chips("source"), target: chips("target") };
   const list = h("ol", { class: "bars" });
   const name = h("h4", {});
@@ -99,9 +99,9 @@ function neighboursCard(store, data) {
     const near = data.space[`${side}_neighbours`][index];
     list.replaceChildren(
       ...near.map((each) =>
-        h("li", {}, word(each.piece), h("span", { class: "bar" }, h("span", { class: "fill", style: { width: `${100 * Math.max(0, each.cosine)}%` } })), h("span", { class: "number" }, short(each.cosine) || "0")),
+        h("li", {}, tokenElement(each.piece), h("span", { class: "bar" }, h("span", { class: "fill", style: { width: `${100 * Math.max(0, each.cosine)}%` } })), h("span", { class: "number" }, short(each.cosine) || "0")),
       ),
     );
   });
-  return card("Neighbours in the vocabulary", "Words whose embeddings point in nearly the same direction.", rows.source, rows.target, name, list);
+  return card("Neighbours in the vocabulary", "Tokens whose embeddings point in nearly the same direction.", rows.source, rows.target, name, list);
 }

@@ -1,7 +1,7 @@
-// Beam search as a tree: a column for each step, the likeliest branch on top.
+// Beam search as a tree: one column per step, the most likely branch at the top.
 
-import { isSpecial, readable } from "./data.js";
-import { h, signed, svg, word } from "./dom.js";
+import { isSpecial, readablePiece } from "./data.js";
+import { h, signed, svg, tokenElement } from "./dom.js";
 
 const STEP_WIDTH = 122;
 const BRANCH_HEIGHT = 26;
@@ -26,17 +26,17 @@ export function treeView(store, data) {
   );
   const scroll = h("div", { class: "scroll tree", tabindex: "0", role: "region", "aria-label": "beam tree" }, picture);
   const rows = h("tbody", {});
-  const head = h("tr", {}, ...["", "so far", "log-prob.", "score", "what became of it"].map((text) => h("th", { scope: "col" }, text)));
+  const head = h("tr", {}, ...["", "so far", "log-prob.", "score", "outcome"].map((text) => h("th", { scope: "col" }, text)));
   const table = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "branches of this step" }, h("table", { class: "plain beam" }, h("thead", {}, head), rows));
 
   function node(branch, number) {
     const [x, y] = place(number);
     const kind = branch.best ? "best" : branch.fate.replaceAll(" ", "-");
     const mark = MARKS[branch.fate] ?? "";
-    const full = readable(branch.piece);
+    const full = readablePiece(branch.piece);
     const text = svg("text", { x: x + 6, y: y + 14, class: isSpecial(branch.piece) ? "special" : null }, [...full].length > 10 ? `${[...full].slice(0, 9).join("")}…` : full);
     const sign = svg("text", { x: x + BRANCH_WIDTH - 5, y: y + 14, class: "mark", "text-anchor": "end" }, mark);
-    const title = svg("title", {}, `${full}: ${signed(branch.total)}, ${branch.fate}: ${data.fates[branch.fate]}`);
+    const title = svg("title", {}, `${full}: ${signed(branch.total)}, ${data.fates[branch.fate]}`);
     const group = svg("g", { class: `node ${kind}` }, title, svg("rect", { x, y, width: BRANCH_WIDTH, height: 20, rx: 4 }), text, sign);
     group.addEventListener("click", () => store.set({ step: Math.min(branch.step, data.steps.length) - 1, branch: number }));
     return group;
@@ -59,7 +59,7 @@ export function treeView(store, data) {
     const pieces = [];
     for (let at = number; at >= 0; at = branches[at].parent) pieces.unshift(branches[at].piece);
     const text = pieces.slice(0, -1).map((piece, at) => (piece.startsWith("\u2581") ? (at ? " " : "") + piece.slice(1) : piece)).join("");
-    return h("td", { class: "so-far" }, h("bdi", { class: "past" }, text), " ", word(pieces.at(-1)));
+    return h("td", { class: "so-far" }, h("bdi", { class: "past" }, text), " ", tokenElement(pieces.at(-1)));
   }
 
   function show({ step, branch }) {
@@ -76,7 +76,7 @@ export function treeView(store, data) {
           soFar(number),
           h("td", { class: "number" }, signed(each.total)),
           h("td", { class: "number" }, signed(each.score)),
-          h("td", {}, `${MARKS[each.fate] ?? ""} ${each.best && each.fate === "continued" ? "went on to the translation" : data.fates[each.fate]}`.trim()),
+          h("td", {}, `${MARKS[each.fate] ?? ""} ${each.best && each.fate === "continued" ? "leads to the translation" : data.fates[each.fate]}`.trim()),
         ),
       ),
     );
@@ -90,15 +90,15 @@ export function treeView(store, data) {
 function treeLegend() {
   const entries = [
     ["best", "✓", "the translation"],
-    ["continued", "", "in the beam"],
-    ["fell-out", "×", "fell out"],
-    ["ended", "■", "ended, another was better"],
-    ["overtaken", "…", "overtaken"],
+    ["continued", "", "kept in the beam"],
+    ["fell-out", "×", "pruned"],
+    ["ended", "■", "finished, but another scored better"],
+    ["overtaken", "…", "could no longer win"],
   ];
   return h("p", { class: "tree-legend" }, ...entries.map(([kind, mark, text]) => h("span", {}, h("i", { class: kind, "aria-hidden": "true" }, mark), text)));
 }
 
-// The place of each branch among those of its step, by log-probability.
+// The rank of each branch among those of its step, by log-probability.
 function ranks(branches) {
   const result = [];
   const steps = new Map();

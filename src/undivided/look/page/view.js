@@ -1,4 +1,4 @@
-// The whole view: mount(element, data) draws a look into an element, and returns a function that takes it away.
+// The whole view: mount(element, data) shows a look in an element, and returns a function that removes it.
 
 import { attentionSection } from "./attention.js";
 import { palette } from "./colour.js";
@@ -22,9 +22,9 @@ export function mount(element, raw) {
     pinned: null,
     step: 0,
     branch: -1,
-    influence: "gradient",
+    attribution: "gradient",
     dimension: 0,
-    place: 0,
+    position: 0,
     compared: "source",
     neighbour: { side: "source", index: 0 },
     palette: palette(dark.matches),
@@ -32,9 +32,9 @@ export function mount(element, raw) {
   const repaint = () => store.set({ palette: palette(dark.matches) });
   dark.addEventListener("change", repaint);
   store.cleanups.push(() => dark.removeEventListener("change", repaint));
-  // The slider and a pinned row of the decoder are one choice.
-  store.on(["step", "use"], ({ step, use: now, pinned }) => {
-    if (now !== "encoder" && pinned?.side === "row" && pinned.index !== step) store.set({ pinned: { side: "row", index: step } });
+  // A pinned row of the decoder follows the slider.
+  store.on(["step", "use"], ({ step, use: current, pinned }) => {
+    if (current !== "encoder" && pinned?.side === "row" && pinned.index !== step) store.set({ pinned: { side: "row", index: step } });
   });
 
   const sections = [
@@ -48,7 +48,7 @@ export function mount(element, raw) {
   element.classList.add("look");
   element.replaceChildren(header(data), navigation(sections), ...sections.map((section) => section.element));
   return () => {
-    store.cleanups.forEach((undo) => undo());
+    store.cleanups.forEach((cleanUp) => cleanUp());
     element.replaceChildren();
     element.classList.remove("look");
   };
@@ -57,8 +57,8 @@ export function mount(element, raw) {
 function header(data) {
   const { facts } = data;
   const heads = data.attention.cross.shape[1];
-  const counted = heads ? `${heads} ${heads === 1 ? "head" : "heads"}` : "no attention";
-  const parts = [facts.kind, `${facts.encoder_layers} + ${facts.decoder_layers} layers`, counted, `d_model ${facts.d_model}`, `${(facts.parameters / 1e6).toFixed(1)} M parameters`];
+  const headCount = heads ? `${heads} ${heads === 1 ? "head" : "heads"}` : "no attention";
+  const parts = [facts.kind, `${facts.encoder_layers} + ${facts.decoder_layers} layers`, headCount, `d_model ${facts.d_model}`, `${(facts.parameters / 1e6).toFixed(1)} M parameters`];
   const line = (language, text, name) => h("p", { class: `sentence ${name}` }, h("span", { class: "language" }, language || name), h("bdi", { lang: language || null }, text));
   const score = `score ${signed(data.score)}, log-probability ${signed(data.log_probability)}${data.forced ? "; this translation was given" : `, beam ${facts.beam_size}`}`;
   return h(
@@ -67,7 +67,7 @@ function header(data) {
     h("h1", {}, "A look inside"),
     line(facts.source_lang, data.text, "source"),
     line(facts.target_lang, data.translation, "target"),
-    data.forced ? line("own", data.own, "own") : null,
+    data.forced ? line("model", data.own, "own") : null,
     h("p", { class: "note" }, `${score} · ${parts.join(" · ")}`),
   );
 }
@@ -76,5 +76,5 @@ function navigation(sections) {
   const links = sections.map(({ title, element }) =>
     h("button", { type: "button", onclick: () => { element.scrollIntoView(); element.firstChild.focus({ preventScroll: true }); } }, title),
   );
-  return h("nav", { "aria-label": "parts of this page" }, ...links);
+  return h("nav", { "aria-label": "sections of this page" }, ...links);
 }

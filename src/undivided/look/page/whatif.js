@@ -1,36 +1,36 @@
-// What if: a head is off, or another word comes. All answers were computed before; nothing runs here.
+// What if: a head is turned off, or another token is chosen. Everything was computed before; the page only shows it.
 
 import { css } from "./colour.js";
-import { card, h, percent, quoted, signed, word } from "./dom.js";
+import { card, h, percent, quoted, signed, tokenElement } from "./dom.js";
 
 export function whatIfSection(store, data) {
   if (!data.heads_off.length && !data.alternatives.length) {
-    return card("Not computed", "This look was made without the questions \u201cwhat if\u201d. The command answers them unless it is told --fast; in Python, look(…, ask=True).");
+    return card("Not computed", "This page was made without the what-if part. Leave out --fast on the command line, or use look(…, what_if=True) in Python.");
   }
-  const off = data.heads_off.length ? headsOff(store, data) : card("A head is off", data.remark);
-  return h("div", { class: "columns" }, off, otherWords(store, data));
+  const off = data.heads_off.length ? headsOff(store, data) : card("Turn a head off", data.remark);
+  return h("div", { class: "columns" }, off, otherTokens(store, data));
 }
 
 function headsOff(store, data) {
-  const known = new Map(data.heads_off.map((each) => [`${each.use} ${each.layer} ${each.head}`, each]));
+  const results = new Map(data.heads_off.map((each) => [`${each.use} ${each.layer} ${each.head}`, each]));
   const worst = Math.max(...data.heads_off.map((each) => Math.abs(each.lost)), 1e-9);
-  const grids = data.useNames.map((use) => headGrid(store, data, use, known, worst));
+  const grids = data.useNames.map((use) => headGrid(store, data, use, results, worst));
   const answer = h("div", { class: "answer", "aria-live": "polite" });
   store.on(["use", "layer", "heads"], ({ use, layer, heads }) => {
-    const off = known.get(`${use} ${layer} ${heads[0]}`);
+    const off = results.get(`${use} ${layer} ${heads[0]}`);
     const which = `Without head ${heads[0] + 1} of layer ${layer + 1}, ${data.uses[use]}:`;
-    answer.replaceChildren(h("p", {}, which), ...verdict(data, off.translation, off.score), h("p", { class: "note" }, `The log-probability of the shown translation falls by ${signed(off.lost)}.`));
+    answer.replaceChildren(h("p", {}, which), ...translationLines(data, off.translation, off.score), h("p", { class: "note" }, `The log-probability of the shown translation falls by ${signed(off.lost)}.`));
   });
-  const note = "By how much the log-probability of the translation falls without each head: the stronger the orange, the more it was needed; blue, it stood in the way. A row for each layer, a column for each head. Choose one.";
-  return card("A head is off", note, h("div", { class: "off-grids" }, ...grids), answer);
+  const note = "How much the log-probability of the translation falls without each head. Orange: the head was needed; blue: the translation is more likely without it. One row per layer, one column per head. Click one to see the translation without it.";
+  return card("Turn a head off", note, h("div", { class: "off-grids" }, ...grids), answer);
 }
 
-function headGrid(store, data, use, known, worst) {
+function headGrid(store, data, use, results, worst) {
   const [layers, heads] = data.attention[use].shape;
   const buttons = [];
   for (let layer = 0; layer < layers; layer++) {
     for (let head = 0; head < heads; head++) {
-      const { lost } = known.get(`${use} ${layer} ${head}`);
+      const { lost } = results.get(`${use} ${layer} ${head}`);
       const name = `${data.uses[use]}, layer ${layer + 1}, head ${head + 1}: ${signed(lost)}`;
       const choose = () => store.set({ use, layer, heads: [head], hover: null, pinned: null });
       buttons.push({ layer, head, lost, element: h("button", { type: "button", "aria-label": name, title: name, onclick: choose }, signed(lost, 1)) });
@@ -51,50 +51,50 @@ function headGrid(store, data, use, known, worst) {
   return h("div", {}, h("h4", {}, data.uses[use]), grid);
 }
 
-function otherWords(store, data) {
+function otherTokens(store, data) {
   const list = h("ul", { class: "others" });
   store.on(["step"], ({ step }) => {
     const now = data.steps[step];
     const here = data.alternatives.filter((each) => each.step === step);
     list.replaceChildren(
       ...here.map((each) =>
-        h("li", {}, h("p", {}, "instead of ", quoted(now.written.piece), " came ", quoted(each.piece), ` (${percent(each.probability)}):`), ...verdict(data, each.translation, each.score)),
+        h("li", {}, h("p", {}, quoted(each.piece), ` (${percent(each.probability)}) instead of `, quoted(now.written.piece), ":"), ...translationLines(data, each.translation, each.score)),
       ),
     );
   });
-  const places = h("p", { class: "flow places" }, ...data.written.map((piece, step) => h("button", { type: "button", class: "chip", onclick: () => store.set({ step }) }, word(piece))));
-  store.on(["step"], ({ step }) => [...places.children].forEach((each, at) => each.setAttribute("aria-pressed", String(at === step))));
-  return card("Another word comes", "Choose a place; the search goes on behind each of the other candidates.", places, list);
+  const positions = h("p", { class: "flow positions" }, ...data.written.map((piece, step) => h("button", { type: "button", class: "chip", onclick: () => store.set({ step }) }, tokenElement(piece))));
+  store.on(["step"], ({ step }) => [...positions.children].forEach((each, at) => each.setAttribute("aria-pressed", String(at === step))));
+  return card("Choose another token", "Choose a position: beam search continues after each of the other candidates.", positions, list);
 }
 
-// A translation with what differs from the shown one marked, and its score beside that one's.
-function verdict(data, translation, score) {
+// A translation with its differences from the shown one marked, and its score.
+function translationLines(data, translation, score) {
   const same = translation === data.translation;
-  const text = same ? [translation] : marked(data.translation.split(" "), translation.split(" "));
+  const text = same ? [translation] : markChanges(data.translation.split(" "), translation.split(" "));
   const change = score - data.score;
-  const told = `score ${signed(score)} (${change < 0 ? "" : "+"}${signed(change)})${same ? ", the same translation" : ""}`;
-  return [h("p", { class: "translation" }, h("bdi", {}, ...text)), h("p", { class: "note" }, told)];
+  const scores = `score ${signed(score)} (${change < 0 ? "" : "+"}${signed(change)})${same ? ", the same translation" : ""}`;
+  return [h("p", { class: "translation" }, h("bdi", {}, ...text)), h("p", { class: "note" }, scores)];
 }
 
 // The words of `after` that are not in the longest common subsequence with `before` are marked.
-function marked(before, after) {
+function markChanges(before, after) {
   const common = Array.from({ length: before.length + 1 }, () => new Uint16Array(after.length + 1));
   for (let i = before.length - 1; i >= 0; i--) {
     for (let j = after.length - 1; j >= 0; j--) {
       common[i][j] = before[i] === after[j] ? common[i + 1][j + 1] + 1 : Math.max(common[i + 1][j], common[i][j + 1]);
     }
   }
-  const result = [];
+  const words = [];
   for (let i = 0, j = 0; j < after.length; ) {
-    if (i < before.length && before[i] === after[j]) [i, j] = [i + 1, pushWord(result, after[j], j)];
+    if (i < before.length && before[i] === after[j]) [i, j] = [i + 1, pushWord(words, after[j], j)];
     else if (i < before.length && common[i + 1][j] >= common[i][j + 1]) i++;
-    else j = pushWord(result, h("mark", {}, after[j]), j);
+    else j = pushWord(words, h("mark", {}, after[j]), j);
   }
-  return result;
+  return words;
 }
 
-function pushWord(result, text, at) {
-  if (at) result.push(" ");
-  result.push(text);
+function pushWord(words, text, at) {
+  if (at) words.push(" ");
+  words.push(text);
   return at + 1;
 }
