@@ -5,66 +5,69 @@ import { matrix } from "./data.js";
 import { h } from "./dom.js";
 
 export function multiplesView(store, data) {
-  const element = h("div", { class: "multiples", role: "group", "aria-label": "all heads of all layers" });
-  let buttons = [];
+  return new MultiplesView(store, data).element;
+}
 
-  function build({ use }) {
-    const [layers, heads] = data.attention[use].shape;
-    element.style.setProperty("--heads", heads);
-    buttons = [];
+class MultiplesView {
+  constructor(store, data) {
+    Object.assign(this, { store, data, buttons: [] });
+    this.element = h("div", { class: "multiples", role: "group", "aria-label": "all heads of all layers" });
+    store.on(["use"], (values) => this.build(values));
+    store.on(["use", "palette"], (values) => this.draw(values));
+    store.on(["use", "layer", "heads", "palette"], (values) => this.markSelected(values));
+  }
+
+  build({ use }) {
+    const [layers, heads] = this.data.attention[use].shape;
+    this.element.style.setProperty("--heads", heads);
+    this.buttons = [];
     const cells = [h("span", {}), ...Array.from({ length: heads }, (_, head) => h("span", { class: "top" }, `${head + 1}`))];
     for (let layer = 0; layer < layers; layer++) {
       cells.push(h("span", { class: "side" }, `${layer + 1}`));
-      for (let head = 0; head < heads; head++) cells.push(cell(layer, head));
+      for (let head = 0; head < heads; head++) cells.push(this.cell(layer, head));
     }
-    element.replaceChildren(...cells);
+    this.element.replaceChildren(...cells);
   }
 
-  function cell(layer, head) {
+  cell(layer, head) {
     const canvas = h("canvas", { "aria-hidden": "true" });
     const name = `layer ${layer + 1}, head ${head + 1}`;
-    const first = layer === 0 && head === 0;
-    const place = buttons.length;
+    const index = this.buttons.length;
     const button = h(
       "button",
       {
         type: "button",
         "aria-label": name,
         title: name,
-        tabindex: first ? "0" : "-1",
-        onclick: () => store.set({ layer, heads: [head] }),
-        onkeydown: (event) => move(event, place),
+        tabindex: index === 0 ? "0" : "-1",
+        onclick: () => this.store.set({ layer, heads: [head] }),
+        onkeydown: (event) => this.moveFocus(event, index),
       },
       canvas,
     );
-    buttons.push({ layer, head, canvas, button });
+    this.buttons.push({ layer, head, canvas, button });
     return button;
   }
 
-  function move(event, place) {
-    const heads = data.attention[store.values.use].shape[1];
+  moveFocus(event, index) {
+    const heads = this.data.attention[this.store.values.use].shape[1];
     const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: heads, ArrowUp: -heads };
-    const next = buttons[place + (steps[event.key] ?? NaN)];
+    const next = this.buttons[index + (steps[event.key] ?? NaN)];
     if (!next) return;
     event.preventDefault();
-    for (const { button } of buttons) button.tabIndex = button === next.button ? 0 : -1;
+    for (const { button } of this.buttons) button.tabIndex = button === next.button ? 0 : -1;
     next.button.focus();
   }
 
-  function draw({ use, palette }) {
-    for (const { layer, head, canvas } of buttons) paint(canvas, matrix(data.attention[use], layer, head), palette.weight);
+  draw({ use, palette }) {
+    for (const { layer, head, canvas } of this.buttons) paint(canvas, matrix(this.data.attention[use], layer, head), palette.weight);
   }
 
-  function mark({ layer, heads, palette }) {
-    for (const each of buttons) {
-      const on = each.layer === layer && heads.includes(each.head);
-      each.button.setAttribute("aria-pressed", String(on));
-      each.button.style.outlineColor = on ? palette.head(each.head) : "";
+  markSelected({ layer, heads, palette }) {
+    for (const each of this.buttons) {
+      const selected = each.layer === layer && heads.includes(each.head);
+      each.button.setAttribute("aria-pressed", String(selected));
+      each.button.style.outlineColor = selected ? palette.head(each.head) : "";
     }
   }
-
-  store.on(["use"], build);
-  store.on(["use", "palette"], draw);
-  store.on(["use", "layer", "heads", "palette"], mark);
-  return element;
 }
