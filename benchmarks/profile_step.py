@@ -20,10 +20,10 @@ from undivided.config import Recipe, build_recipe
 from undivided.core.ids import EOS, PAD
 from undivided.data.batches import PairBatch, make_batch
 from undivided.models import make_model
+from undivided.models.cost import model_cost
 from undivided.nn.backend import bfloat16_products
 from undivided.nn.dropout import seeded_dropout
 from undivided.nn.loss import smoothed_loss
-from undivided.training.plan import model_cost
 
 SQUARE = 1024
 

@@ -23,8 +23,8 @@ from measure import CORES, OURS, PRE_NORM_ONLY, ROOT, Piece, Series, Worker, tab
 
 from undivided.core.console import Console
 from undivided.data.batches import StreamPosition
+from undivided.models.cost import model_cost
 from undivided.training.loop import Trainer
-from undivided.training.plan import model_cost
 from undivided.training.prepare import prepare
 
 STEPS = {"tiny": 8, "small": 3, "base": 1}

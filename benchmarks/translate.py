@@ -33,7 +33,7 @@ from undivided.data.store import Store
 from undivided.data.subwords import Tokenizer
 from undivided.inference.engines import ctranslate2 as engine
 from undivided.models import make_model
-from undivided.training.plan import model_cost
+from undivided.models.cost import model_cost
 
 PEERS = ["huggingface", "fairseq", "joeynmt", "opennmt", "ctranslate2"]
 REFERENCE = "undivided, torch engine"

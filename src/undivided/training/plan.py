@@ -8,74 +8,29 @@ from dataclasses import dataclass
 
 import torch
 
-from undivided.config import ModelConfig, Recipe, TrainConfig
+from undivided.config import Recipe, TrainConfig
 from undivided.config.model import SINGLE_STACK
 from undivided.core.console import duration, plural
 from undivided.core.errors import InputError
 from undivided.core.ids import EOS
 from undivided.data.batches import make_batch
 from undivided.models import make_model
+from undivided.models.cost import PAPER_GPUS, PAPER_HOURS, PAPER_VOCABULARY, SUSTAINED, Cost, model_cost, paper_cost
 from undivided.nn.backend import bfloat16_products, choose_precision
 from undivided.nn.loss import smoothed_loss
 from undivided.training.schedule import make_optimizer
 
-PAPER_VOCABULARY = 37_000
-PAPER_GPUS = 8
-PAPER_GPU = 9.5e12
-"""Sustained FLOP/s of the paper's GPU, a P100. [paper 6.1, footnote 5]"""
-PAPER_SECONDS = {"base": 12 * 3600.0, "big": 3.5 * 86400.0}
-"""How long the paper trained on eight of them. [paper 5.2]"""
-
-SUSTAINED = 0.4
-"""The share of a GPU's half-precision peak that training is taken to reach; not measured here."""
+GPU_EFFICIENCY = 0.4
+"""The share of a GPU's half-precision peak that training is assumed to reach; not measured here."""
 
 PEAKS = {"T4": 65e12, "V100": 125e12, "RTX 3090": 71e12, "RTX 4090": 165e12, "A100": 312e12, "H100": 989e12}
-"""FLOP/s that the makers name for dense half-precision products."""
+"""FLOP/s of dense half-precision products, by their makers' data sheets."""
 
-GPUS = {"P100 (paper)": PAPER_GPU} | {name: SUSTAINED * peak for name, peak in PEAKS.items()}
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Multiplications and additions of the matrix products in one forward pass, and what is kept for the backward pass."""
-
-    per_source_token: float
-    per_target_token: float
-    bytes_per_source_token: float
-    bytes_per_target_token: float
-
-    def step_flops(self, source_tokens: float, target_tokens: float) -> float:
-        """Forward and backward: the backward pass has two products for each of the forward pass."""
-        return 3 * (source_tokens * self.per_source_token + target_tokens * self.per_target_token)
-
-
-def model_cost(model: ModelConfig, tgt_vocab: int, length: int) -> Cost:
-    """The cost of a token in sentences of some length, counted from the shapes of the layers. [paper Table 1]"""
-    d, f, h = model.d_model, model.d_ff, model.n_heads
-    keys, values = h * model.key_width, h * model.value_width
-    inner = f * (2 if model.activation == "swiglu" else 1)
-    reach = min(length, model.window + 1) if model.window else length
-    project = 2 * d * (2 * keys + 2 * values)
-    attend, attend_across = 2 * reach * (keys + values), 2 * length * (keys + values)
-    feed = 2 * d * inner + 2 * f * d
-    encoder = project + attend + feed
-    # The decoder reads keys and values of the memory for each source token, and asks and joins for each target token.
-    decoder = encoder + 2 * d * (keys + values) + attend_across
-    read = 2 * d * (keys + values)
-    # Of each sub-layer its input, its dropout mask and the input of its norm; of attention Q, K, V, weights and heads.
-    gates = 0 if inner == f else inner
-    kept = 4.0 * (6 * d + 2 * keys + 2 * values + h * reach + f + gates)
-    kept_across = kept + 4.0 * (3 * d + keys + values + h * length)
-    return Cost(
-        model.encoder_layers * encoder + model.decoder_layers * read,
-        model.decoder_layers * decoder + 2 * d * tgt_vocab,
-        model.encoder_layers * kept + model.decoder_layers * 4.0 * (keys + values),
-        model.decoder_layers * kept_across,
-    )
+GPUS = {"P100 (paper)": SUSTAINED["P100"]} | {name: GPU_EFFICIENCY * peak for name, peak in PEAKS.items()}
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """What a recipe will cost."""
 
     recipe: Recipe
@@ -116,7 +71,7 @@ class Plan:
         return self.parameters * 16.0 + tokens * (self.cost.bytes_per_source_token + self.cost.bytes_per_target_token)
 
 
-def make_plan(recipe: Recipe, length: int = 25) -> Plan:
+def make_plan(recipe: Recipe, length: int = 25) -> TrainingPlan:
     """Count what a recipe asks for, without allocating it; sentences are taken to have `length` tokens."""
     if recipe.model.kind in SINGLE_STACK:
         raise InputError(f"plan counts sequence-to-sequence models; model.kind is {recipe.model.kind}")
@@ -124,7 +79,7 @@ def make_plan(recipe: Recipe, length: int = 25) -> Plan:
     with torch.device("meta"):
         model = make_model(recipe.model, vocabulary, vocabulary)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    return Plan(recipe, vocabulary, parameters, model_cost(recipe.model, vocabulary, length), length)
+    return TrainingPlan(recipe, vocabulary, parameters, model_cost(recipe.model, vocabulary, length), length)
 
 
 @dataclass(frozen=True)
@@ -139,7 +94,7 @@ class Speed:
     """Whether those steps have products in bfloat16."""
 
 
-def measure(plan: Plan, seconds: float = 10.0) -> Speed:
+def measure(plan: TrainingPlan, seconds: float = 10.0) -> Speed:
     """Train the model on made-up sentences for some seconds, and multiply matrices in between."""
     torch.manual_seed(1)
     tokens = min(plan.recipe.batches.tokens, 1000)
@@ -171,11 +126,11 @@ def measure(plan: Plan, seconds: float = 10.0) -> Speed:
 
 
 def paper_flops(preset: str) -> float:
-    """Training FLOPs as the paper counts them: time × GPUs × sustained FLOP/s. [paper 6.1, Table 2]"""
-    return PAPER_SECONDS[preset] * PAPER_GPUS * PAPER_GPU
+    """What the paper says it spent on a preset. [paper 6.1, Table 2]"""
+    return paper_cost(PAPER_HOURS[preset], PAPER_GPUS, SUSTAINED["P100"])
 
 
-def report(plan: Plan, speed: Speed | None) -> str:
+def report(plan: TrainingPlan, speed: Speed | None) -> str:
     """The plan for people to read."""
     config = plan.recipe.train
     assumed = "" if plan.recipe.tokens.vocab_size else " (assumed: the paper's; set tokens.vocab_size)"
@@ -204,11 +159,11 @@ def report(plan: Plan, speed: Speed | None) -> str:
         )
     lines.append(f"several processes {_bytes(plan.sent_bytes)} sent and received by each in a step, for the sum of the gradients")
     preset = plan.recipe.preset
-    if preset in PAPER_SECONDS:
+    if preset in PAPER_HOURS:
         theirs = paper_flops(preset)
         lines.append(
-            f"the paper's count {theirs:.1e} FLOPs for {preset}: {_time(PAPER_SECONDS[preset])} of {PAPER_GPUS} GPUs at "
-            f"{PAPER_GPU / 1e12:.1f} TFLOP/s, used or not; the products alone are {plan.total_flops / theirs:.0%} of it"
+            f"the paper's count {theirs:.1e} FLOPs for {preset}: {_time(3600 * PAPER_HOURS[preset])} of {PAPER_GPUS} GPUs at "
+            f"{SUSTAINED['P100'] / 1e12:.1f} TFLOP/s, used or not; the products alone are {plan.total_flops / theirs:.0%} of it"
         )
     return "\n".join(lines)
 

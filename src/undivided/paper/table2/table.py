@@ -23,11 +23,12 @@ from undivided.core.files import write_atomic
 from undivided.data.text_files import read_lines
 from undivided.inference.score import Score, bleu, import_sacremoses
 from undivided.inference.translator import Translator
+from undivided.models.cost import PAPER_GPUS, PAPER_HOURS, PAPER_STEPS, PAPER_VOCABULARY, SUSTAINED, count_products, paper_cost
 from undivided.paper import report
 from undivided.paper.chart import Chart, Series
 from undivided.paper.runs import compute_lines, fingerprint, read_facts, train_or_load
 from undivided.paper.table2 import wmt
-from undivided.paper.table2.cost import PAPER, PAPER_TRAINING, SUSTAINED, paper_cost, sustained_here, training_cost, work
+from undivided.paper.table2.cost import PAPER, sustained_here, training_cost
 
 LENGTH = 30
 """Tokens of a sentence that the count from shapes assumes; it matters little, for the products with weights dominate."""
@@ -81,7 +82,7 @@ class Run:
     def counted(self) -> float:
         """From the shapes: the tokens that training saw."""
         vocab, tokens = self.facts["vocabulary"], self.facts["target_tokens"]
-        return work(self.recipe.model, vocab, 1, LENGTH, LENGTH).training_flops * tokens / LENGTH
+        return count_products(self.recipe.model, vocab, LENGTH, LENGTH).training_flops * tokens / LENGTH
 
 
 def refuse_torchrun(arguments: Sequence[str], out: Path) -> None:
@@ -202,10 +203,10 @@ def cost_table() -> str:
         "share of the sustained rate",
     ]
     rows = []
-    for preset, (hours, steps) in PAPER_TRAINING.items():
-        recipe = build_recipe({"preset": preset})
-        accounted = paper_cost(hours, 8, SUSTAINED["P100"])
-        counted = training_cost(recipe.model, 37_000, steps, recipe.batches.tokens, LENGTH)
+    for preset, hours in PAPER_HOURS.items():
+        recipe, steps = build_recipe({"preset": preset}), PAPER_STEPS[preset]
+        accounted = paper_cost(hours, PAPER_GPUS, SUSTAINED["P100"])
+        counted = training_cost(recipe.model, PAPER_VOCABULARY, steps, recipe.batches.tokens, LENGTH)
         published = next(row.cost_de for row in PAPER if row.name == f"Transformer ({preset})")
         cells = [f"{hours:g}", f"{accounted:.2e}", _figure(published), f"{steps:,}", f"{counted:.2e}", f"{counted / accounted:.0%}"]
         rows.append([preset, *cells])
