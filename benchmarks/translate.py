@@ -31,7 +31,7 @@ from undivided.core.ids import EOS
 from undivided.data.shortlist import Shortlist, learn_shortlist
 from undivided.data.store import Store
 from undivided.data.subwords import Tokenizer
-from undivided.inference.engines import ctranslate2 as engine
+from undivided.inference.engines import ctranslate2_convert as engine
 from undivided.models import make_model
 from undivided.models.cost import model_cost
 

@@ -107,10 +107,10 @@ def test_what_does_not_fit_is_named(tmp_path):
     gpt2(tmp_path / "good")
     changes = {
         "n_layer": (4, "h.3.attn.c_attn.weight"),
-        "n_positions": (17, "embedding.positions.learned has another shape"),
-        "activation_function": ("mish", "activation_function 'mish' is none of"),
-        "scale_attn_by_inverse_layer_idx": (True, "scaled otherwise"),
-        "model_type": ("t5", "a model of type 't5'; known here: gpt2, bert, vit"),
+        "n_positions": (17, "embedding.positions.learned has shape"),
+        "activation_function": ("mish", "activation_function 'mish' is not supported"),
+        "scale_attn_by_inverse_layer_idx": (True, "attention is not scaled by"),
+        "model_type": ("t5", "models of type 't5' are not supported; supported: gpt2, bert, vit"),
     }
     for key, (value, message) in changes.items():
         folder = tmp_path / key

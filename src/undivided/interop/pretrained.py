@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
+from undivided.artifact.weights import fill_weights, read_tensors
 from undivided.config import ModelConfig
 from undivided.core.errors import InputError
 from undivided.core.files import read_json
@@ -38,20 +37,22 @@ def load_pretrained(folder: str | Path) -> Pretrained:
     """Read a folder of `transformers`: GPT-2 with its language head, BERT with words or classes, ViT with classes."""
     folder = Path(folder)
     theirs = read_json(folder / "config.json")
-    makers: dict[str, Callable[[Mapping[str, Any], Tensors], Pretrained]] = {"gpt2": _gpt2, "bert": _bert, "vit": _vit}
+    makers: dict[str, Callable[[Mapping[str, Any], Tensors], tuple[Pretrained, Tensors]]] = {
+        "gpt2": _gpt2,
+        "bert": _bert,
+        "vit": _vit,
+    }
     make = makers.get(str(theirs.get("model_type")))
     if make is None:
         raise InputError(f"{folder}: models of type {theirs.get('model_type')!r} are not supported; supported: {', '.join(makers)}")
+    tensors = read_tensors(folder / "model.safetensors")
     try:
-        tensors = load_file(folder / "model.safetensors")
-    except (SafetensorError, OSError) as error:
-        raise InputError(f"{folder}: model.safetensors is missing or damaged: {error}") from None
-    try:
-        found = make(theirs, tensors)
+        found, ours = make(theirs, tensors)
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(
             f"{folder}: not a {theirs['model_type']} model of the expected form: {type(error).__name__}: {error}"
         ) from None
+    fill_weights(found.model, ours, str(folder))
     found.model.eval()
     return found
 
@@ -61,20 +62,6 @@ def _activation(theirs: Mapping[str, Any], key: str) -> Any:
     if name not in ACTIVATIONS:
         raise ValueError(f"{key} {name!r} is not supported; supported: {', '.join(ACTIVATIONS)}")
     return ACTIVATIONS[name]
-
-
-def _fill(model: torch.nn.Module, tensors: Tensors) -> None:
-    """Copy all weights into a model; an error where one is missing, unknown or of another shape."""
-    wanted = dict(model.named_parameters())
-    faults = [f"{name} is missing" for name in wanted.keys() - tensors.keys()]
-    faults += [f"{name} is unknown" for name in tensors.keys() - wanted.keys()]
-    both = wanted.keys() & tensors.keys()
-    faults += [f"{name} has another shape" for name in both if wanted[name].shape != tensors[name].shape]
-    if faults:
-        raise ValueError("; ".join(sorted(faults)[:5]))
-    with torch.no_grad():
-        for name, parameter in wanted.items():
-            parameter.copy_(tensors[name])
 
 
 def _layer(place: int, attention: Tensors, feed_forward: Tensors, norms: tuple[Tensors, Tensors]) -> Tensors:
@@ -93,7 +80,7 @@ def _prefixed(prefix: str, tensors: Tensors) -> Tensors:
     return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
 
 
-def _gpt2(theirs: Mapping[str, Any], tensors: Tensors) -> Pretrained:
+def _gpt2(theirs: Mapping[str, Any], tensors: Tensors) -> tuple[Pretrained, Tensors]:
     """Pre-norm; W^Q, W^K, W^V stacked as ours; every matrix transposed."""
     if theirs.get("scale_attn_by_inverse_layer_idx") or not theirs.get("scale_attn_weights", True):
         raise ValueError("its attention is not scaled by √d_k")
@@ -120,8 +107,7 @@ def _gpt2(theirs: Mapping[str, Any], tensors: Tensors) -> Pretrained:
         feed = _prefixed("inner", transposed(f"{at}.mlp.c_fc")) | _prefixed("outer", transposed(f"{at}.mlp.c_proj"))
         ours |= _layer(place, attention, feed, (_stack(tensors, f"{at}.ln_1"), _stack(tensors, f"{at}.ln_2")))
     ours |= _prefixed("stack.norm", _stack(tensors, "ln_f"))
-    _fill(model, ours)
-    return Pretrained(config, model)
+    return Pretrained(config, model), ours
 
 
 def _bert_layers(tensors: Tensors, prefix: str, count: int, names: Mapping[str, str]) -> Tensors:
@@ -153,7 +139,7 @@ def _shape(theirs: Mapping[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _bert(theirs: Mapping[str, Any], tensors: Tensors) -> Pretrained:
+def _bert(theirs: Mapping[str, Any], tensors: Tensors) -> tuple[Pretrained, Tensors]:
     """Post-norm; with `cls.predictions` it predicts masked words, with `classifier` classes."""
     config = ModelConfig(kind="encoder_only", norm="post", max_positions=theirs["max_position_embeddings"], **_shape(theirs))
     classes = len(tensors["classifier.bias"]) if "classifier.bias" in tensors else 0
@@ -173,8 +159,7 @@ def _bert(theirs: Mapping[str, Any], tensors: Tensors) -> Pretrained:
         ours |= _prefixed("head.transform", _stack(tensors, "cls.predictions.transform.dense"))
         ours |= _prefixed("head.norm", _stack(tensors, "cls.predictions.transform.LayerNorm"))
         ours["head.bias"] = tensors["cls.predictions.bias"]
-    _fill(model, ours)
-    return Pretrained(config, model)
+    return Pretrained(config, model), ours
 
 
 VIT = {
@@ -184,7 +169,7 @@ VIT = {
 }  # fmt: skip
 
 
-def _vit(theirs: Mapping[str, Any], tensors: Tensors) -> Pretrained:
+def _vit(theirs: Mapping[str, Any], tensors: Tensors) -> tuple[Pretrained, Tensors]:
     """Pre-norm; the convolution over patches is a linear projection of each patch."""
     side = theirs["image_size"]
     height, width = (side, side) if isinstance(side, int) else side
@@ -203,5 +188,4 @@ def _vit(theirs: Mapping[str, Any], tensors: Tensors) -> Pretrained:
     }
     ours |= _bert_layers(tensors, "vit.encoder.layer", config.encoder_layers, VIT)
     ours |= _prefixed("stack.norm", _stack(tensors, "vit.layernorm")) | _prefixed("output", _stack(tensors, "classifier"))
-    _fill(model, ours)
-    return Pretrained(config, model)
+    return Pretrained(config, model), ours

@@ -18,6 +18,7 @@ from undivided.artifact.weights import fill_weights
 from undivided.config.settings import Values
 from undivided.core.console import Console, LoggingConsole, duration, plural
 from undivided.core.errors import UndividedError
+from undivided.core.signals import Stopped, handle_stop_signals
 from undivided.data.batches import StreamPosition
 from undivided.nn import backend
 from undivided.nn.device import choose_device, one_thread
@@ -28,7 +29,6 @@ from undivided.training.prepare import Prepared, prepare
 from undivided.training.resume import requested_device
 from undivided.training.run import Run
 from undivided.training.schedule import learning_rate
-from undivided.training.signals import Stopped, handle_stop_signals
 from undivided.training.tasks import Validation
 
 __all__ = ["MAX_ROLLBACKS", "Stopped", "Trainer", "train"]

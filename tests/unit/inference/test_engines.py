@@ -19,17 +19,11 @@ from undivided.core.console import Console
 from undivided.core.errors import InputError
 from undivided.core.ids import EOS
 from undivided.core.locks import try_lock_folder
-from undivided.inference.engines import ctranslate2 as ct2
+from undivided.inference.engines import ctranslate2_convert as ct2
 from undivided.inference.engines.choice import choose_engine, is_cpu_only
 from undivided.inference.engines.contract import batch_by_length
-from undivided.inference.engines.ctranslate2 import (
-    CTranslate2Engine,
-    UnsupportedModel,
-    check_supported,
-    convert,
-    position_count,
-    sample_rows,
-)
+from undivided.inference.engines.ctranslate2 import CTranslate2Engine, position_count
+from undivided.inference.engines.ctranslate2_convert import UnsupportedModel, check_supported, convert, sample_rows
 from undivided.inference.engines.ctranslate2_spec import make_spec
 from undivided.inference.engines.torch import TorchEngine
 from undivided.inference.search import forced_scores

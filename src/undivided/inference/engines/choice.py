@@ -13,9 +13,8 @@ from undivided.config import ENGINES
 from undivided.core.console import Console
 from undivided.core.errors import InputError
 from undivided.inference.engines.contract import BFLOAT16, Engine
-from undivided.inference.engines.ctranslate2 import CTranslate2Engine, UnsupportedModel, check_installed, check_supported, convert
-
-__all__ = ["CTranslate2Engine", "Engine", "choose_engine"]
+from undivided.inference.engines.ctranslate2 import CTranslate2Engine
+from undivided.inference.engines.ctranslate2_convert import UnsupportedModel, check_installed, check_supported, convert
 
 GPU_DEVICES = ("nvidia*", "nvhost*", "nvmap", "kfd", "dxg")
 """Device files of NVIDIA and AMD GPUs on Linux, also under WSL."""

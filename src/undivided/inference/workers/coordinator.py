@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
-import threading
 from collections import Counter, deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +14,7 @@ from undivided.core.console import Console, LimitedWarnings, Progress, plural
 from undivided.core.errors import InputError, UndividedError
 from undivided.core.files import sha256_of
 from undivided.core.locks import lock_folder
+from undivided.core.signals import Stopped, handle_stop_signals
 from undivided.inference.workers.joined_output import JoinedOutput
 from undivided.inference.workers.process_pool import Event, ProcessPool, WorkerPool
 from undivided.inference.workers.shards import Job, Scan, Shard, ShardPlan, scan_file, shards_done
@@ -27,14 +24,6 @@ MAX_DEATHS = 3
 
 MAX_FAILED_STARTS = 5
 """Workers that may die one after the other at their start, while none of the others finishes anything."""
-
-
-class TranslationStopped(UndividedError):
-    """A signal stopped the job; finished shards are kept."""
-
-    def __init__(self, number: int, message: str) -> None:
-        super().__init__(message)
-        self.exit_code = 128 + number
 
 
 def translate_file(
@@ -62,17 +51,19 @@ def translate_file(
         plan.start()
         coordinator = Coordinator(plan, JoinedOutput(plan, Path(output)), console)
         try:
-            with raise_at_signals():
+            with handle_stop_signals(_stop):
                 if coordinator.waiting:
                     pool, size = _make_pool(plan.job, ray, workers)
                     coordinator.run(pool, min(size, len(coordinator.waiting)))
                 coordinator.output.finish()
-        except StopSignal as stop:
+        except Stopped as stop:
             console.clear()
-            raise TranslationStopped(
-                stop.number, f"stopped: {coordinator.describe_done()}; run the same command to resume"
-            ) from None
+            raise stop.with_message(f"stopped: {coordinator.describe_done()}; run the same command to resume") from None
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _stop(number: int) -> None:
+    raise Stopped(number, "")
 
 
 def _check(model: str, source: str, output: str, workers: int, ray: str | None) -> None:
@@ -220,27 +211,3 @@ class Coordinator:
 
     def _remedy(self) -> str:
         return f"Finished shards are kept in {self.plan.folder}; run the same command to resume."
-
-
-class StopSignal(Exception):
-    """A signal asked to stop."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self.number = number
-
-
-@contextmanager
-def raise_at_signals() -> Iterator[None]:
-    """Within, SIGINT and SIGTERM raise `StopSignal`."""
-
-    def stop(number: int, _: object) -> None:
-        raise StopSignal(number)
-
-    signals = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
-    before = {number: signal.signal(number, stop) for number in signals}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""A polite end: signals ask training to stop, and it saves first."""
+"""SIGINT and SIGTERM stop long jobs after they have saved what is done."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from undivided.core.errors import UndividedError
 
 
 class Stopped(UndividedError):
-    """Training was asked to stop; everything is saved."""
+    """A signal stopped the job; what is done is saved. The exit code is that of the signal."""
 
     def __init__(self, number: int, message: str) -> None:
         super().__init__(message)
