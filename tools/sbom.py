@@ -1,8 +1,8 @@
-"""The bill of materials of undivided as it is installed here, in CycloneDX JSON: `make sbom`.
+"""Write the software bill of materials of undivided as installed here, as CycloneDX JSON: `make sbom`.
 
     python tools/sbom.py [-o sbom.json] [--extra ray …]
 
-What is listed is what the package needs, directly and through others, and nothing of the tools beside it.
+It lists the dependencies of the package, direct and indirect, and none of the development tools.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from packaging.utils import canonicalize_name
 ROOT = "undivided"
 
 
-def needs(name: str, extras: frozenset[str]) -> list[tuple[str, frozenset[str]]]:
-    """What a distribution needs on this machine, each as (name, extras)."""
+def requirements(name: str, extras: frozenset[str]) -> list[tuple[str, frozenset[str]]]:
+    """The requirements of a distribution on this machine, each as (name, extras)."""
     found = []
     for text in metadata.requires(name) or []:
         requirement = Requirement(text)
@@ -33,41 +33,41 @@ def needs(name: str, extras: frozenset[str]) -> list[tuple[str, frozenset[str]]]
     return found
 
 
-def walk(extras: frozenset[str]) -> dict[str, set[str]]:
-    """Every distribution that is needed and installed, with those that it needs."""
+def dependency_graph(extras: frozenset[str]) -> dict[str, set[str]]:
+    """Every installed dependency, with its own dependencies."""
     graph: dict[str, set[str]] = {}
-    waiting, seen = [(ROOT, extras)], set()
-    while waiting:
-        name, asked = waiting.pop()
-        if (name, asked) in seen:
+    pending, visited = [(ROOT, extras)], set()
+    while pending:
+        name, wanted_extras = pending.pop()
+        if (name, wanted_extras) in visited:
             continue
-        seen.add((name, asked))
+        visited.add((name, wanted_extras))
         graph.setdefault(name, set())
-        for needed, their_extras in needs(name, asked):
+        for needed, their_extras in requirements(name, wanted_extras):
             try:
                 metadata.version(needed)
             except metadata.PackageNotFoundError:
                 continue
             if needed != name:
                 graph[name].add(needed)
-            waiting.append((needed, their_extras))
+            pending.append((needed, their_extras))
     return graph
 
 
-def reference(name: str) -> str:
-    """A package URL."""
+def package_url(name: str) -> str:
+    """The package URL of a distribution."""
     return f"pkg:pypi/{name}@{quote(metadata.version(name))}"
 
 
-def component(name: str) -> dict[str, Any]:
+def describe_component(name: str) -> dict[str, Any]:
     """One distribution with its version and licence."""
     facts = metadata.metadata(name)
     entry = {
         "type": "library",
-        "bom-ref": reference(name),
+        "bom-ref": package_url(name),
         "name": name,
         "version": metadata.version(name),
-        "purl": reference(name),
+        "purl": package_url(name),
     }
     if facts.get("License-Expression"):
         entry["licenses"] = [{"expression": facts["License-Expression"]}]
@@ -78,18 +78,18 @@ def component(name: str) -> dict[str, Any]:
     return entry
 
 
-def bill(extras: list[str]) -> dict[str, Any]:
-    """The whole bill. It has no date: the same installation gives the same bill."""
-    graph = walk(frozenset(extras))
-    components = [component(name) for name in sorted(graph) if name != ROOT]
-    depends = [{"ref": reference(name), "dependsOn": sorted(map(reference, graph[name]))} for name in sorted(graph)]
+def make_bill(extras: list[str]) -> dict[str, Any]:
+    """The whole bill of materials. It has no date: the same installation gives the same bill."""
+    graph = dependency_graph(frozenset(extras))
+    components = [describe_component(name) for name in sorted(graph) if name != ROOT]
+    depends = [{"ref": package_url(name), "dependsOn": sorted(map(package_url, graph[name]))} for name in sorted(graph)]
     number = uuid.uuid5(uuid.NAMESPACE_URL, json.dumps(depends))
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
         "serialNumber": f"urn:uuid:{number}",
         "version": 1,
-        "metadata": {"component": component(ROOT) | {"type": "application"}},
+        "metadata": {"component": describe_component(ROOT) | {"type": "application"}},
         "components": components,
         "dependencies": depends,
     }
@@ -97,10 +97,10 @@ def bill(extras: list[str]) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-o", "--output", help="where it goes (default: stdout)")
+    parser.add_argument("-o", "--output", help="output file (default: stdout)")
     parser.add_argument("--extra", action="append", default=[], help="an extra of undivided to include; may be repeated")
     options = parser.parse_args()
-    text = json.dumps(bill(options.extra), indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(make_bill(options.extra), indent=2, ensure_ascii=False) + "\n"
     if options.output:
         Path(options.output).write_text(text, encoding="utf-8")
         print(f"{options.output}: {text.count(chr(10) + '    {')} entries", file=sys.stderr)

@@ -1,10 +1,10 @@
-"""Are the Korean texts in step with the English ones?
+"""Check that the Korean texts are up to date with the English ones.
 
-    python tools/translations.py                   check all pairs; say what differs
-    python tools/translations.py --done README.md  after bringing README.ko.md in step: note what English text it translates
+    python tools/translations.py                   check all pairs and print what differs
+    python tools/translations.py --done README.md  after updating README.ko.md: record which English text it translates
 
-A pair has the same headings, code, links, pictures, numbers and first columns of tables. Prose cannot be compared, so the last
-line of a Korean text holds a digest of every section of the English one: English that changes alone is found, and named.
+Both texts of a pair must have the same headings, code, links, pictures, numbers and first columns of tables. Prose cannot be
+compared, so the last line of a Korean text holds a digest of every section of the English text it translates.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ MARK = "<!-- English: "
 
 
 def pairs() -> list[tuple[Path, Path]]:
-    """Texts that people write, each English one with its Korean twin, there or not."""
+    """Each hand-written English text with the path of its Korean translation, which may be missing."""
     english = [ROOT / "README.md", *(path for path in sorted(TEXT.glob("*.md")) if not path.name.endswith(".ko.md"))]
     return [(path, path.with_suffix(".ko.md")) for path in english]
 
 
 def sections(text: str) -> list[tuple[str, str]]:
-    """(heading, text) of each part; what comes before the first heading has none. Headings in code are none."""
+    """(heading, text) of each section; text before the first heading has an empty heading. Lines in code blocks are no headings."""
     found, name, lines, code = [], "", [], False
     for line in text.splitlines():
         code ^= line.startswith("```")
@@ -46,20 +46,20 @@ def digests(english: str) -> list[str]:
     return [hashlib.sha256(" ".join(body.split()).encode()).hexdigest()[:10] for _, body in sections(english)]
 
 
-def noted(korean: str) -> list[str]:
-    """The digests that a Korean text holds."""
+def recorded_digests(korean: str) -> list[str]:
+    """The digests at the end of a Korean text."""
     _, mark, rest = korean.rpartition(MARK)
     return rest.partition("-->")[0].split() if mark else []
 
 
 def prose(text: str) -> str:
-    """A text without its note, its code and its links' addresses."""
+    """A text without digests, code and the addresses of links."""
     text = re.sub(r"```.*?```", "", text.partition(MARK)[0], flags=re.DOTALL)
     return re.sub(r"\]\([^)]*\)", "]", re.sub(r"`[^`\n]*`", "", text))
 
 
 def first_columns(text: str) -> list[str]:
-    """The first cell of every row of every table but its header, which is prose."""
+    """The first cell of every row of every table, except the header, which is prose."""
     rows = [line for line in text.splitlines() if line.startswith("|")]
     rules = [bool(re.fullmatch(r"\|[-:| ]+\|", line)) for line in rows]
     other = [rule or below for rule, below in zip(rules, [*rules, False][1:], strict=True)]
@@ -67,7 +67,7 @@ def first_columns(text: str) -> list[str]:
 
 
 def shape(text: str) -> dict[str, list[str]]:
-    """Everything that a text and its translation have in common, each in an order that translation does not change."""
+    """Everything that a text and its translation must have in common, in an order that translation does not change."""
     body = text.partition(MARK)[0]
     twin = body.replace(".ko.md", ".md")
     return {
@@ -83,35 +83,35 @@ def shape(text: str) -> dict[str, list[str]]:
 
 
 def differences(english: str, korean: str) -> Iterator[str]:
-    """What one text has and the other has not."""
+    """What one text has and the other does not."""
     for (what, ours), theirs in zip(shape(english).items(), shape(korean).values(), strict=True):
         if ours != theirs:
             more, fewer = Counter(ours) - Counter(theirs), Counter(theirs) - Counter(ours)
             told = [f"only {side}: {', '.join(sorted(each))}" for side, each in (("English", more), ("Korean", fewer)) if each]
-            yield f"{what} differ; {'; '.join(told) or 'they have another order'}"
+            yield f"{what} differ; {'; '.join(told) or 'the order is different'}"
 
 
-def stale(english: str, korean: str) -> Iterator[str]:
-    """Sections of the English text that are not those which the Korean text says it translates."""
-    names = [name or "the beginning" for name, _ in sections(english)]
-    for name, now, then in zip_longest(names, digests(english), noted(korean)):
+def stale_sections(english: str, korean: str) -> Iterator[str]:
+    """Sections of the English text that changed since the Korean text was updated."""
+    names = [name or "the introduction" for name, _ in sections(english)]
+    for name, now, then in zip_longest(names, digests(english), recorded_digests(korean)):
         if now != then:
-            yield f"the English section {name!r} has changed" if name else "an English section is gone"
+            yield f"the English section {name!r} has changed" if name else "an English section was removed"
 
 
-def todo(english: Path) -> str:
-    return f"bring the Korean text in step, then run python tools/translations.py --done {english.relative_to(ROOT)}"
+def advice(english: Path) -> str:
+    return f"update the Korean text, then run python tools/translations.py --done {english.relative_to(ROOT)}"
 
 
 def faults(english: Path, korean: Path) -> list[str]:
-    """All that is out of step in a pair."""
+    """Everything that is out of date in a pair."""
     if not korean.exists():
-        return [f"{korean.name} is missing: {todo(english)}"]
+        return [f"{korean.name} is missing: {advice(english)}"]
     texts = english.read_text(encoding="utf-8"), korean.read_text(encoding="utf-8")
-    return [f"{korean.name}: {fault}: {todo(english)}" for fault in (*differences(*texts), *stale(*texts))]
+    return [f"{korean.name}: {fault}: {advice(english)}" for fault in (*differences(*texts), *stale_sections(*texts))]
 
 
-def note(english: Path, korean: Path) -> None:
+def record_digests(english: Path, korean: Path) -> None:
     """Write the digests of the English text at the end of the Korean one."""
     body = korean.read_text(encoding="utf-8").partition(MARK)[0].rstrip("\n")
     korean.write_text(f"{body}\n\n{MARK}{' '.join(digests(english.read_text(encoding='utf-8')))} -->\n", encoding="utf-8")
@@ -119,15 +119,17 @@ def note(english: Path, korean: Path) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--done", nargs="+", default=[], metavar="FILE", help="English texts whose Korean twins are in step")
+    parser.add_argument(
+        "--done", nargs="+", default=[], metavar="FILE", help="English texts whose Korean translations are up to date"
+    )
     done = [Path(name).resolve() for name in parser.parse_args().done]
     if unknown := set(done) - {english for english, _ in pairs()}:
-        parser.error(f"not an English text with a Korean twin: {', '.join(sorted(map(str, unknown)))}")
+        parser.error(f"not an English text with a Korean translation: {', '.join(sorted(map(str, unknown)))}")
     for english, korean in pairs():
         if english in done and korean.exists():
-            note(english, korean)
+            record_digests(english, korean)
     found = [fault for pair in pairs() for fault in faults(*pair)]
-    print("\n".join(found) or f"{len(pairs())} pairs are in step")
+    print("\n".join(found) or f"{len(pairs())} pairs are up to date")
     return 1 if found else 0
 
 

@@ -1,4 +1,4 @@
-"""English and Korean texts are kept in step: README, and every page of docs/faq."""
+"""English and Korean texts are kept up to date: README, and every page of docs/faq."""
 
 import importlib.util
 import shutil
@@ -102,7 +102,7 @@ def pair(tmp_path, monkeypatch):
     english, korean = tmp_path / "a.md", tmp_path / "a.ko.md"
     english.write_text(ENGLISH, encoding="utf-8")
     korean.write_text(KOREAN, encoding="utf-8")
-    tool.note(english, korean)
+    tool.record_digests(english, korean)
     return english, korean
 
 
@@ -126,7 +126,7 @@ def test_korean_that_changes_alone_is_found(pair, before, after, said):
 
 def test_a_section_that_goes_and_a_twin_that_is_missing(pair):
     pair[0].write_text(ENGLISH.partition("## Part")[0], encoding="utf-8")
-    assert any("an English section is gone" in fault for fault in tool.faults(*pair))
+    assert any("an English section was removed" in fault for fault in tool.faults(*pair))
     pair[1].unlink()
     assert "missing" in tool.faults(*pair)[0]
 
