@@ -16,6 +16,8 @@ from pathlib import Path
 import measure
 from measure import CORES, MULTI30K_TEST, ROOT, table, undivided
 
+from undivided.core.files import write_atomic
+
 RECIPE = ROOT / "recipes" / "multi30k-en-de.yaml"
 AVERAGED = ["--train.ema", "0.999"]
 DIRECTIONS = {"forward": ("en", "de"), "backward": ("de", "en")}
@@ -34,10 +36,7 @@ def taught(name: str, out: Path, minutes: float, pairs: list[list[str]], valid: 
 def rewritten(model: Path, source: str, out: Path) -> str:
     """A file translated by a model, once."""
     if not out.exists():
-        text = undivided("translate", str(model), source)
-        building = out.with_suffix(".new")
-        building.write_text(text, encoding="utf-8")
-        building.replace(out)
+        write_atomic(out, undivided("translate", str(model), source))
     return str(out)
 
 

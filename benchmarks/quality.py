@@ -23,6 +23,8 @@ from typing import Any
 import measure
 from measure import CORES, MULTI30K_TEST, ROOT, plot, table
 
+from undivided.core.files import write_atomic
+
 RECIPE = ROOT / "recipes" / "multi30k-en-de.yaml"
 MENDED = ROOT / "benchmarks" / "peers" / "mended_fairseq.py"
 FLAGS = ["--train.ema", "0.999", "--train.validate_every", "1000", "--train.max_steps", "100000"]
@@ -57,9 +59,7 @@ class Clock:
         self.seconds += now - self._mark
         self._mark = now
         kept = {"seconds": self.seconds, "points": self.points, "result": self.result}
-        building = self.path.with_suffix(".new")
-        building.write_text(json.dumps(kept))
-        building.replace(self.path)
+        write_atomic(self.path, json.dumps(kept))
         return self.seconds
 
     def start(self) -> None:

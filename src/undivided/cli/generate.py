@@ -15,6 +15,7 @@ from undivided.core.errors import InputError
 
 if TYPE_CHECKING:
     from undivided.inference.generate import Generator
+    from undivided.inference.search_settings import SearchChanges
 
 
 def add_generate(verbs: Any) -> None:
@@ -57,7 +58,7 @@ def run_generate(options: argparse.Namespace) -> None:
     return None
 
 
-def _draw(generator: Generator, prompts: list[str], options: argparse.Namespace, search: dict[str, Any]) -> None:
+def _draw(generator: Generator, prompts: list[str], options: argparse.Namespace, search: SearchChanges) -> None:
     if Path(options.output).suffix.lower() != ".png":
         raise InputError(f"{options.model} draws images: name a .png file with -o")
     from undivided.core.files import write_atomic

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from undivided.config import ENGINES, Recipe, SearchConfig
 from undivided.config.flags import given_settings
 from undivided.config.settings import Values, check_range, coerce, iter_settings, merge, nest_values
 from undivided.config.yaml_file import read_yaml
 from undivided.core.errors import InputError
+
+if TYPE_CHECKING:
+    from undivided.inference.search_settings import SearchChanges
 
 
 def add_quiet(verb: argparse.ArgumentParser) -> None:
@@ -36,10 +39,11 @@ def recipe_values(options: argparse.Namespace) -> Values:
     return merge(read_yaml(options.recipe) if options.recipe else {}, nest_values(given_settings(options, Recipe)))
 
 
-def search_options(options: argparse.Namespace) -> dict[str, Any]:
+def search_options(options: argparse.Namespace) -> SearchChanges:
     """The search settings given on the command line, checked one by one."""
     known = {name: (field, kind) for name, field, kind in iter_settings(SearchConfig)}
-    result, faults = {}, []
+    result: dict[str, Any] = {}
+    faults = []
     for name, value in given_settings(options, SearchConfig).items():
         field, kind = known[name]
         try:
@@ -49,4 +53,4 @@ def search_options(options: argparse.Namespace) -> dict[str, Any]:
             faults.append(f"--{name.replace('_', '-')}: {error}")
     if faults:
         raise InputError("; ".join(faults))
-    return result
+    return cast("SearchChanges", result)

@@ -17,6 +17,7 @@ from undivided.config.flags import add_settings
 from undivided.config.model import SINGLE_STACK
 from undivided.core.console import Console, Progress, plural
 from undivided.core.errors import InputError
+from undivided.core.files import write_atomic
 from undivided.data.text_files import read_lines
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def run_score(options: argparse.Namespace) -> None:
         progress.console.clear()
         extra.append(Score("perplexity", perplexity(translator, sources, references[0]), "tokens:subwords|end:counted"))
         if options.output:
-            Path(options.output).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            write_atomic(Path(options.output), "".join(f"{line}\n" for line in lines))
         console.say(describe_search(translator, search))
     results = score(lines, *references, target_lang=lang)
     if options.moses:

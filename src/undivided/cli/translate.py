@@ -15,6 +15,7 @@ from undivided.core.errors import InputError
 from undivided.data.text_files import read_lines
 
 if TYPE_CHECKING:
+    from undivided.inference.search_settings import SearchChanges
     from undivided.inference.translator import Translator
 
 
@@ -89,14 +90,14 @@ def run_translate(options: argparse.Namespace) -> None:
     console.clear()
 
 
-def describe_search(translator: Translator, search: dict[str, Any]) -> str:
+def describe_search(translator: Translator, search: SearchChanges) -> str:
     """The engine and the search, in words."""
     config = translator.search_config(**search)
     how = "sampling" if config.sample else f"beam {config.beam_size}, length penalty {config.length_penalty:g}"
     return f"engine {translator.engine.name}, {how}"
 
 
-def _translate_by_workers(options: argparse.Namespace, search: dict[str, Any], console: Console) -> None:
+def _translate_by_workers(options: argparse.Namespace, search: SearchChanges, console: Console) -> None:
     """Translate a file by several processes or a Ray cluster."""
     from undivided.inference.translator import Translator
     from undivided.inference.workers.coordinator import translate_file

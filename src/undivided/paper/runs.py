@@ -12,6 +12,7 @@ from undivided.config import Recipe
 from undivided.config.settings import Values, as_values
 from undivided.core.console import Console
 from undivided.core.errors import InputError
+from undivided.core.files import write_atomic
 from undivided.training.loop import Stopped, train
 from undivided.training.recipe import resolve_run
 
@@ -55,7 +56,7 @@ def pin_settings(path: Path, facts: Values, what: str) -> None:
     text = json.dumps(facts, indent=2, sort_keys=True, ensure_ascii=False)
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        write_atomic(path, text)
     before = json.loads(path.read_text(encoding="utf-8"))
     changed = [key for key in before.keys() | facts.keys() if before.get(key) != json.loads(text).get(key)]
     if changed:

@@ -6,7 +6,6 @@ import os
 import shutil
 from collections import Counter, deque
 from pathlib import Path
-from typing import Any
 
 from undivided import __version__
 from undivided.core import manifest
@@ -15,6 +14,7 @@ from undivided.core.errors import InputError, UndividedError
 from undivided.core.files import sha256_of
 from undivided.core.locks import lock_folder
 from undivided.core.signals import Stopped, handle_stop_signals
+from undivided.inference.search_settings import SearchChanges
 from undivided.inference.workers.joined_output import JoinedOutput
 from undivided.inference.workers.process_pool import Event, ProcessPool, WorkerPool
 from undivided.inference.workers.shards import Job, Scan, Shard, ShardPlan, scan_file, shards_done
@@ -32,7 +32,7 @@ def translate_file(
     output: str,
     workers: int,
     console: Console,
-    search: dict[str, Any] | None = None,
+    search: SearchChanges | None = None,
     prefix: str | None = None,
     scores: bool = False,
     device: str = "auto",
@@ -85,7 +85,7 @@ def make_plan(
     model: str,
     source: str,
     folder: Path,
-    search: dict[str, Any],
+    search: SearchChanges,
     prefix: str | None,
     scores: bool,
     device: str,

@@ -19,6 +19,7 @@ from undivided.core.console import plural
 from undivided.core.errors import InputError
 from undivided.core.files import read_json, sha256_of, write_atomic
 from undivided.data.text_files import BYTE_ORDER_MARK, MAX_LINE_BYTES, line_too_long, nul_character, split_lines
+from undivided.inference.search_settings import SearchChanges
 
 MAX_SHARDS = 10_000
 """A larger file has larger shards, so that neither the plan nor the folder of shards grows with it."""
@@ -60,7 +61,7 @@ class Job:
     stamps: list[list[int]]
     """Size and time of the last change of each file."""
     folder: str
-    search: dict[str, Any]
+    search: SearchChanges
     scores: bool
     device: str
     threads: int

@@ -15,6 +15,7 @@ from undivided.core.errors import InputError
 from undivided.core.files import build_folder, sha256_of
 from undivided.data.subwords import Subwords, Tokenizer, learn_subwords, learn_words, vocab_size_for
 from undivided.inference.engines.torch import TorchEngine
+from undivided.inference.search_settings import SearchChanges
 from undivided.inference.translator import Translation, Translator
 from undivided.paper.parsing.constraint import TreeConstraint
 from undivided.paper.parsing.grafts import graft_trees
@@ -219,7 +220,7 @@ def tokenise_text(text: str) -> list[str]:
 
 
 def parse_lines(
-    model: str, lines: Iterable[str], search: Values, *, ready: bool, device: str, threads: int, console: Console
+    model: str, lines: Iterable[str], search: SearchChanges, *, ready: bool, device: str, threads: int, console: Console
 ) -> Iterator[Node | None]:
     """A tree for every line of text, None for an empty one; `ready` lines have spaces between their words already.
 
