@@ -23,7 +23,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "undivided"
 REPORT = ROOT / "docs" / "mutants.md"
-FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+?)(?: - .*)?$", re.MULTILINE)
+FAILED = re.compile(r"^(?:FAILED|ERROR) tests/(.+?)(?: - .*)?$", re.MULTILINE)
 
 
 class Mutant(NamedTuple):
@@ -67,12 +67,16 @@ def apply(mutant: Mutant, package: Path) -> None:
     path.write_text(path.read_text(encoding="utf-8").replace(mutant.old, mutant.new), encoding="utf-8")
 
 
-def run_tests(source: Path, tests: Sequence[str], timeout: float, *more: str) -> tuple[int, str]:
+def run_tests(source: Path, tests: Sequence[str], timeout: float, *more: str, **variables: str) -> tuple[int, str]:
     """Exit code and output of pytest with the package of a folder; code −1 where it did not end in time."""
-    environment = {**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "1000"}
+    # One thread each: runs beside each other would wait for each other at every barrier.
+    more_env = {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "1000", "OMP_NUM_THREADS": "1"}
+    more_env |= variables
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *more, *(f"tests/{test}" for test in tests)]
     try:
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout, check=False)
+        done = subprocess.run(
+            command, cwd=ROOT, env={**os.environ, **more_env}, capture_output=True, text=True, timeout=timeout, check=False
+        )
     except subprocess.TimeoutExpired:
         return -1, f"not finished after {timeout:.0f} s"
     return done.returncode, done.stdout + done.stderr
@@ -98,13 +102,16 @@ def try_mutant(mutant: Mutant, timeout: float) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         source = copy_package(Path(folder))
         apply(mutant, source / "undivided")
-        code, output = run_tests(source, mutant.tests, timeout, "-x")
+        # Libraries built of mutants must not stay in the user's cache.
+        cache = {"XDG_CACHE_HOME": f"{folder}/cache"} if mutant.file.endswith(".c") else {}
+        code, output = run_tests(source, mutant.tests, timeout, "-x", **cache)
     found = FAILED.search(output)
     seconds = time.monotonic() - began
     if code == 1 and found:
-        return Outcome(mutant, found[1].removeprefix("tests/"), "", seconds)
+        return Outcome(mutant, found[1], "", seconds)
     if code == 0:
-        return Outcome(mutant, "", "SURVIVED: all its tests pass", seconds)
+        last = output.splitlines()[-1]
+        return Outcome(mutant, "", f"SURVIVED: {last}", seconds)
     last = next((line for line in reversed(output.splitlines()) if line.strip()), "")
     return Outcome(mutant, "", f"PROVES NOTHING: pytest ended with {code}: {last}", seconds)
 

@@ -107,6 +107,19 @@ def test_stacks_have_their_own_depths():
 
 
 @NORMS
+@pytest.mark.parametrize("training", [True, False])
+def test_norms_take_their_epsilon_from_the_settings(norm, training):
+    """With a very large one a norm gives next to nothing but its bias."""
+    x = torch.randn(2, 3, 16, requires_grad=training)
+    for epsilon, size in ((1e-5, 1.0), (1e6, 1e-3)):
+        residual = Residual(ModelConfig(d_model=16, norm=norm, norm_epsilon=epsilon))
+        # The sub-layer of a pre-norm sees the norm's output, and post-norm ends with it.
+        out = residual.eval()(x, torch.zeros_like if norm == "post" else torch.Tensor.neg)
+        normed = out if norm == "post" else x - out
+        assert normed.detach().square().mean().sqrt() == pytest.approx(size, rel=0.3)
+
+
+@NORMS
 def test_residual_and_norm_are_in_the_order_of_the_paper(norm):
     """LayerNorm(x + Sublayer(x)); pre-norm: x + Sublayer(LayerNorm(x))."""
     torch.manual_seed(0)

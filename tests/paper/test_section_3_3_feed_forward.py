@@ -20,13 +20,15 @@ def affine(x, weight, bias):
     return [sum(a * w for a, w in zip(x, row)) + b for row, b in zip(weight, bias)]
 
 
+@pytest.mark.parametrize("gradients", [True, False], ids=["training", "inference"])
 @pytest.mark.parametrize("activation", ["relu", "gelu", "swish", "swiglu"])
-def test_eq_2_equals_naive_loops(activation):
+def test_eq_2_equals_naive_loops(activation, gradients):
     torch.manual_seed(0)
     layer = FeedForward(ModelConfig(d_model=6, d_ff=10, activation=activation)).eval()
     x = torch.randn(2, 3, 6)
     inner, outer = ((part.weight.tolist(), part.bias.tolist()) for part in (layer.inner, layer.outer))
-    result = layer(x.clone())
+    with torch.set_grad_enabled(gradients):
+        result = layer(x.clone())
     for b in range(2):
         for t in range(3):
             hidden = affine(x[b, t].tolist(), *inner)

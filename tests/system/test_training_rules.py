@@ -10,13 +10,14 @@ from safetensors.torch import load_file
 from samples import sentences, tiny_recipe, write_pairs
 from undivided.core.console import Console
 from undivided.training.loop import train
+from undivided.training.tasks.translation import TranslationTask
 
 
-def run(folder, **settings):
+def run(folder, pairs=None, batches=None, dropout=0.0, **settings):
     """A run of a few steps: its folder, and the tensors of all its checkpoints by part."""
-    recipe = tiny_recipe(folder / "run", write_pairs(folder, "train", sentences(60)))
-    recipe["model"]["dropout"] = 0.0
-    recipe["batches"]["tokens"] = 200
+    recipe = tiny_recipe(folder / "run", write_pairs(folder, "train", pairs or sentences(60)))
+    recipe["model"]["dropout"] = dropout
+    recipe["batches"] |= batches or {"tokens": 200}
     recipe["train"] |= {"precision": "float32", "save_every": 1, "keep_last": 100, **settings}
     out = train(recipe, Console(quiet=True))
     places = sorted((out / "training" / "checkpoints").iterdir())
@@ -80,3 +81,29 @@ def test_a_running_average_forgets_as_its_decay_says_and_becomes_the_model(tmp_p
     written = load_file(out / "model.safetensors")
     for name, tensor in checkpoints[-1]["ema"].items():
         torch.testing.assert_close(written[name], tensor, atol=1e-6, rtol=1e-6)
+
+
+def test_the_gradient_is_that_of_the_mean_over_target_tokens(tmp_path):
+    """So it does not depend on the budget, which says only how many tokens a batch may have."""
+    few = sentences(6)
+    norms = [
+        gradient_norm(run(tmp_path / str(tokens), few, {"tokens": tokens}, clip=0, max_steps=1)[1][0]) for tokens in (1000, 9000)
+    ]
+    assert norms[0] == pytest.approx(norms[1], rel=1e-4)
+
+
+def test_dropout_differs_from_step_to_step_and_from_part_to_part(tmp_path, monkeypatch):
+    """One sentence pair, over and over, and weights that stay where they are: only dropout can change the loss."""
+    losses, loss_of = [], TranslationTask.loss
+
+    def record(self, batch):
+        found = loss_of(self, batch)
+        losses.append((len(batch.src), float(found[0].detach())))
+        return found
+
+    monkeypatch.setattr(TranslationTask, "loss", record)
+    same = sentences(1) * 4
+    run(tmp_path, same, {"tokens": 10_000, "parts": 2}, dropout=0.3, rate=1e-12, max_steps=3)
+    rows, last = zip(*losses[-6:])
+    assert set(rows) == {2}
+    assert len(set(last)) == 6

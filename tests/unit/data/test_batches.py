@@ -1,3 +1,4 @@
+import itertools
 import json
 import signal
 import subprocess
@@ -98,6 +99,25 @@ def test_batches_keep_the_budget_on_both_sides(store, tokenizer):
     for plan in epoch_of(BatchStream(store, BatchesConfig(tokens=120), seed=1)):
         batch = load_batch(store, plan)
         assert max(batch.src.numel(), batch.tgt_out.numel()) <= 120
+
+
+def test_pairs_of_like_length_share_a_batch(store):
+    """In a pool, targets of a batch are no longer than those of the next longer batch: hardly a place is padding."""
+    stream = BatchStream(store, BatchesConfig(tokens=120, pool=1000), seed=1)
+    targets = sorted((store.lengths(plan)[1] for plan in stream.pool_plans(0, 0)), key=lambda lengths: lengths.max())
+    assert len(targets) > 10
+    for shorter, longer in itertools.pairwise(targets):
+        assert shorter.max() <= longer.min()
+
+
+def test_batches_come_in_random_order(store):
+    stream = BatchStream(store, BatchesConfig(tokens=120, pool=1000), seed=1)
+    widths = [[int(store.lengths(plan)[1].max()) for plan in stream.pool_plans(epoch, 0)] for epoch in (0, 1)]
+    assert all(each not in (sorted(each), sorted(each, reverse=True)) for each in widths)
+    assert widths[0] != widths[1]
+    # Neighbours are as far apart as in a random order, not as in a sorted one.
+    spread = max(widths[0]) - min(widths[0])
+    assert np.abs(np.diff(widths[0])).mean() > spread / 6
 
 
 def test_budget_bounds_cover_everything_even_if_nothing_fits():

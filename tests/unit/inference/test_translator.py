@@ -47,6 +47,46 @@ def test_one_result_for_every_line_in_order(translator):
     assert [result.text for result in results] == [translator.translate(line) for line in lines]
 
 
+class Spy:
+    """An engine that keeps what it is asked for, and answers in another order."""
+
+    def __init__(self, engine):
+        self.engine, self.asked = engine, []
+        self.side_by_side = False
+
+    def search(self, sources, *more):
+        self.asked += [tuple(source) for source in sources]
+        yield from reversed(list(self.engine.search(sources, *more)))
+
+
+@pytest.fixture
+def spied(translator, monkeypatch):
+    """A translator, and what its engine is asked for."""
+    spy = Spy(translator.engine)
+    monkeypatch.setattr(translator, "engine", spy)
+    return translator, spy.asked
+
+
+def test_a_line_that_occurs_again_is_translated_once(spied):
+    translator, asked = spied
+    lines = [LINES[0], LINES[1], LINES[0], "", LINES[0], LINES[1]]
+    texts = [result.text for result in translator.stream(lines)]
+    assert len(asked) == len(set(asked)) == 2
+    assert texts == [texts[0], texts[1], texts[0], "", texts[0], texts[1]]
+    assert texts[0] != texts[1]
+    asked.clear()
+    assert len(list(translator.stream(lines, sample=True, beam_size=1))) == len(lines)
+    assert len(asked) == 5  # each is a draw of its own
+
+
+def test_pieces_stay_in_order_whatever_is_found_first(spied):
+    translator, asked = spied
+    pieces = translator.translate(LINES[:6])
+    asked.clear()
+    assert translator.translate(" ".join(LINES[:6])) == " ".join(pieces)
+    assert len(asked) == 6
+
+
 def test_it_has_learned_something(translator):
     pairs = sentences(30, seed=11)
     outputs = translator.translate([source for source, _ in pairs])
