@@ -12,6 +12,9 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "undivided"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
+IMPORTED = re.compile(r"(?:^|import |from |-m )undivided\.([a-z_]\w*)(?=\.|\s|$)")
+MOST_LINES, MOST_LINES_OF_A_FUNCTION, MOST_PACKAGES = 350, 60, 14
+
 
 def packages() -> list[str]:
     """The packages in their order, from the table of docs/architecture.md."""
@@ -45,6 +48,9 @@ def imports(path: Path) -> set[str]:
                 found.add(str(node.module).split(".")[1])
         elif isinstance(node, ast.Import):
             found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("undivided.")}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            # `importlib.import_module("undivided.nn")`, `python -m undivided.nn`, code in a string: imports all the same.
+            found |= set(IMPORTED.findall(node.value))
     return found - {"__version__"}
 
 
@@ -81,7 +87,33 @@ def test_nothing_that_runs_foreign_code(path):
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_a_file_is_read_in_one_sitting(path):
     assert path.name not in ("utils.py", "helpers.py", "common.py")
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 450
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= MOST_LINES
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_function_fits_on_a_screen(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    lengths = {node.name: (node.end_lineno or 0) - node.lineno + 1 for node in functions}
+    assert {name: length for name, length in lengths.items() if length > MOST_LINES_OF_A_FUNCTION} == {}
+
+
+def test_the_house_can_be_held_in_the_head():
+    beside = {"__init__.py", "__main__.py", "py.typed", "__pycache__"}
+    entries = {path.name for path in PACKAGE.iterdir()} - beside
+    assert len(entries) <= MOST_PACKAGES, sorted(entries)
+
+
+def test_imports_in_strings_count(tmp_path):
+    lines = [
+        'importlib.import_module("undivided.look.html")',
+        'code = "import sys; from undivided.nn.backend import kernels"',
+        'command = [sys.executable, "-m", "undivided.cli"]',
+        'text = "see undivided.org, or write to undivided.train"',
+        "from undivided.core import errors",
+    ]
+    (tmp_path / "a.py").write_text("\n".join(lines))
+    assert imports(tmp_path / "a.py") == {"look", "nn", "cli", "core"}
 
 
 def test_the_package_is_typed():

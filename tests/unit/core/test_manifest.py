@@ -80,3 +80,15 @@ def test_current(tmp_path):
     assert current_folder(tmp_path) == tmp_path
     (tmp_path / ".incoming").mkdir()
     assert current_folder(tmp_path) == tmp_path / ".incoming"
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "sub/a.txt", "..", ".", ".hidden", "c:x", "a\\b", "a b", ""])
+def test_names_outside_of_the_folder_are_refused(folder, name):
+    """A manifest may come from a stranger, who can write any sum and seal it."""
+    inside = folder / "inside"
+    (inside / "sub").mkdir(parents=True)
+    (inside / "a.txt").write_bytes(b"alpha")
+    sums = json.loads((folder / NAME).read_text())["sha256"]
+    (inside / NAME).write_text(render({"a.txt": sums["a.txt"], name: sums["a.txt"]}))
+    with pytest.raises(InputError, match="no file of this folder"):
+        verify(inside, ["a.txt"])

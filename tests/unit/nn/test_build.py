@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import undivided.nn.backend as backend
+from undivided.nn import backend
 from undivided.nn.backend import kernels
 
 HERE = Path(backend.__file__).parent
