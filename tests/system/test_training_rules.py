@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from samples import sentences, tiny_recipe, write_pairs
 from undivided.core.console import Console
-from undivided.training.loop import train
+from undivided.training.loop import Trainer, train
 from undivided.training.tasks.translation import TranslationTask
 
 
@@ -107,3 +107,21 @@ def test_dropout_differs_from_step_to_step_and_from_part_to_part(tmp_path, monke
     rows, last = zip(*losses[-6:])
     assert set(rows) == {2}
     assert len(set(last)) == 6
+
+
+def test_a_resumed_run_draws_what_it_would_have_drawn(tmp_path, monkeypatch):
+    """Whatever takes numbers from torch's generator, as dropout does on a GPU, goes on where it was."""
+    drawn, advance = [], Trainer.advance
+
+    def draw_too(self, plans):
+        advance(self, plans)
+        drawn.append(float(torch.rand(())))
+
+    monkeypatch.setattr(Trainer, "advance", draw_too)
+    run(tmp_path / "whole", max_steps=5, schedule="inverse_sqrt")
+    whole = drawn.copy()
+    assert len(set(whole)) == 5
+    drawn.clear()
+    out, _ = run(tmp_path / "stopped", max_steps=3, schedule="inverse_sqrt")
+    train({"train": {"out": str(out), "max_steps": 5}}, Console(quiet=True))
+    assert drawn == whole

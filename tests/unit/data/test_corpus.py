@@ -87,15 +87,15 @@ def test_misaligned_files_are_named_with_their_counts(two_files, source, target)
 def test_faults_are_counted_with_their_first_lines(two_files):
     good = ("good", "gut")
     rows = [good, (b"\xff\xfe", "y"), ("a\0b", "y"), ("", "y"), ("x", "  "), ("z" * 21, "y"), ("Rome", "Rome"), good]
-    rows += [("", "y")] * 6
+    rows += [("", "y")] * 6 + [("y", "z" * 21)]
     encode = lambda text: text if isinstance(text, bytes) else text.encode()  # noqa: E731
     pairs, findings = read(two_files(*(b"".join(encode(row[side]) + b"\n" for row in rows) for side in (0, 1))), max_chars=20)
     assert pairs == [good, ("Rome", "Rome"), good]
-    assert findings.counts == {"not_utf8": 1, "nul": 1, "empty": 8, "too_long": 1, "equal": 1}
-    assert findings.first == {"not_utf8": [2], "nul": [3], "empty": [4, 5, 9, 10, 11], "too_long": [6], "equal": [7]}
-    assert (findings.lines, findings.kept, findings.dropped) == (14, 3, 11)
+    assert findings.counts == {"not_utf8": 1, "nul": 1, "empty": 8, "too_long": 2, "equal": 1}
+    assert findings.first == {"not_utf8": [2], "nul": [3], "empty": [4, 5, 9, 10, 11], "too_long": [6, 15], "equal": [7]}
+    assert (findings.lines, findings.kept, findings.dropped) == (15, 3, 12)
     summary = findings.summary()
-    assert "14 lines read, 3 kept, 11 dropped" in summary
+    assert "15 lines read, 3 kept, 12 dropped" in summary
     assert "dropped: 8 lines empty on one side or both (line 4, 5, 9, 10, 11, …)" in summary
     assert "kept: 1 line source equal to target (line 7)" in summary
 

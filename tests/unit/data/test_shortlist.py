@@ -46,6 +46,27 @@ def test_every_word_finds_its_meaning():
     assert {5, EOS} <= set(found.common.tolist())
 
 
+def test_what_one_word_explains_no_other_need():
+    """`c` is C wherever it stands, so that beside it `a` and `b` mean what else is there, however often they meet C."""
+    a, b, c, capital_c, capital_a, capital_b = range(10, 16)
+
+    class Pairs:
+        source = [np.array(row) for row in ([a, c], [b, c], [c])] * 4
+        target = [np.array(row) for row in ([capital_a, capital_c], [capital_b, capital_c], [capital_c])] * 4
+
+        def __len__(self):
+            return len(self.source)
+
+        def lengths(self, places):
+            return tuple(np.array([len(side[place]) for place in places]) for side in (self.source, self.target))
+
+        def rows(self, side, places):
+            return [(self.source, self.target)[side][place] for place in places]
+
+    found = learn_shortlist(Pairs(), 20, 20)
+    assert [found.likely[word][0] for word in (a, b, c)] == [capital_a, capital_b, capital_c]
+
+
 def test_a_corpus_of_any_size_is_counted_within_bounds(monkeypatch):
     monkeypatch.setattr("undivided.data.shortlist.MAX_CELLS", 20_000)
     corpus = Corpus(4000)
