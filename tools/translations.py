@@ -87,8 +87,8 @@ def differences(english: str, korean: str) -> Iterator[str]:
     for (what, ours), theirs in zip(shape(english).items(), shape(korean).values(), strict=True):
         if ours != theirs:
             more, fewer = Counter(ours) - Counter(theirs), Counter(theirs) - Counter(ours)
-            told = [f"only {side}: {', '.join(sorted(each))}" for side, each in (("English", more), ("Korean", fewer)) if each]
-            yield f"{what} differ; {'; '.join(told) or 'the order is different'}"
+            only = [f"only {side}: {', '.join(sorted(each))}" for side, each in (("English", more), ("Korean", fewer)) if each]
+            yield f"{what} differ; {'; '.join(only) or 'the order is different'}"
 
 
 def stale_sections(english: str, korean: str) -> Iterator[str]:

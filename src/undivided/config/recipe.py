@@ -53,7 +53,7 @@ class Recipe:
 
     @property
     def max_sequence(self) -> int:
-        """The longest sequence that a single-stack model sees: its context, or an image with what stands before it."""
+        """The longest sequence that a single-stack model sees: its context, or an image and the tokens before it."""
         images = {"vision": self.model.n_patches + 1, "drawing": self.model.n_patches + self.data.max_length}
         return images.get(self.model.kind, self.data.max_length)
 

@@ -32,7 +32,7 @@ def _table(look: Look) -> list[str]:
     rows = [["writes", "prob.", "other candidates"]]
     rows += [[fit_token(step.written.piece), f"{step.probability:.1%}", _others(step)] for step in look.steps]
     if look.cross.size:
-        for row, cell in zip(rows, ["attends to (mean of all heads)", *_attended(look)], strict=True):
+        for row, cell in zip(rows, ["attends to (mean of all heads)", *_list_attended(look)], strict=True):
             row.insert(2, cell)
     widths = [max(terminal_width(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     return [
@@ -41,7 +41,7 @@ def _table(look: Look) -> list[str]:
     ]
 
 
-def _attended(look: Look) -> Iterator[str]:
+def _list_attended(look: Look) -> Iterator[str]:
     """For each position, the source tokens that get most of its attention."""
     source = [fit_token(token.piece) for token in look.source]
     for weights in look.cross.mean(axis=(0, 1)):

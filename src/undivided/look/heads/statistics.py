@@ -83,8 +83,8 @@ class HeadStatistics:
         tally = self.tallies["cross"]
         if not weights.size:
             return
-        alike = np.array([[token.piece == other.piece for other in left] for token in right])
-        tally.add("same_word", (weights * alike)[:, :, alike.any(axis=1)].sum(axis=-1))
+        same_piece = np.array([[token.piece == other.piece for other in left] for token in right])
+        tally.add("same_word", (weights * same_piece)[:, :, same_piece.any(axis=1)].sum(axis=-1))
         self._add_common(tally, weights, left, causal=False)
         for mode, rows in zip(MODES, (right, read), strict=True):
             by_word = word_attention(weights, rows, left)
