@@ -396,7 +396,7 @@ INFERENCE = (
     Mutant(
         "beam-end-rule", "a search ends early only if nothing better can come", "inference/search.py",
         "len(finished) >= self.config.beam_size and best", "len(finished) >= 1 and best",
-        ("unit/inference/test_search.py::test_poor_short_translations_do_not_end_the_search",),
+        ("unit/inference/test_search.py::test_one_hypothesis_that_has_ended_does_not_end_the_search",),
     ),
     Mutant(
         "beam-ended", "a hypothesis that has ended does not go on", "inference/search.py",

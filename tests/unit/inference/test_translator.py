@@ -52,7 +52,7 @@ class Spy:
 
     def __init__(self, engine):
         self.engine, self.asked = engine, []
-        self.side_by_side = False
+        self.is_parallel = False
 
     def search(self, sources, *more):
         self.asked += [tuple(source) for source in sources]
