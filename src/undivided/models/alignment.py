@@ -32,7 +32,7 @@ def _softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
 
 
 class Alignment(nn.Module):
-    """Additive or multiplicative attention; as every attention it shows its weights to whoever watches."""
+    """Additive or multiplicative attention; its weights pass through the attention hook."""
 
     def __init__(self, kind: str, width: int) -> None:
         super().__init__()

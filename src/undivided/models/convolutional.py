@@ -55,7 +55,7 @@ class GatedConvolution(nn.Module):
 
 
 class Attention(nn.Module):
-    """One decoder layer's look at the source: q = W h + embedding, by dot products. Its hooks see the weights."""
+    """One decoder layer's look at the source: q = W h + embedding, by dot products. Its weights pass through the attention hook."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -166,13 +166,13 @@ class Convolutional(Seq2Seq):
 
     def decode(self, memory: Memory, tgt_in: Tensor) -> Tensor:
         """Teacher-forced: target ids shifted right `B T` → states `B T D`. A window ends at its own place."""
-        return self.dropout(self.decoder_out(self._through(memory, tgt_in)[-1]))
+        return self.dropout(self.decoder_out(self._run_layers(memory, tgt_in)[-1]))
 
     def decode_layers(self, memory: Memory, tgt_in: Tensor) -> list[Tensor]:
         """What `decode` would give if each of its layers were the last."""
-        return [self.dropout(self.decoder_out(x)) for x in self._through(memory, tgt_in)]
+        return [self.dropout(self.decoder_out(x)) for x in self._run_layers(memory, tgt_in)]
 
-    def _through(self, memory: Memory, tgt_in: Tensor) -> list[Tensor]:
+    def _run_layers(self, memory: Memory, tgt_in: Tensor) -> list[Tensor]:
         """The output of every decoder layer."""
         reading, embedded = self.read(memory), self.target_embedding(tgt_in)
         outputs = [self.decoder_in(embedded)]

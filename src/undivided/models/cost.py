@@ -54,7 +54,7 @@ class Products(NamedTuple):
 
 
 def count_products(model: ModelConfig, tgt_vocab: int, source: int, target: int) -> Products:
-    """The products of a sequence-to-sequence model for a pair of so many tokens, `</s>` included."""
+    """The products of a sequence-to-sequence model for a pair of sentences of these lengths, `</s>` included."""
     count = {"transformer": _transformer, "recurrent": _recurrent, "convolutional": _convolutional}[model.kind]
     return Products(*count(model, source, target), target * model.d_model * tgt_vocab)
 

@@ -14,7 +14,7 @@ from undivided.nn.layers import Embedding, Positions
 
 
 class DecoderOnly(nn.Module):
-    """Predicts each token from those before it. Its `start` and `step` are those of every model, so the same search writes."""
+    """Predicts each token from those before it. Its `start` and `step` are those of every model, so the same search serves it."""
 
     output_weight: nn.Parameter  # V D
 
@@ -42,7 +42,7 @@ class DecoderOnly(nn.Module):
         return self.stack(self.embedding(tokens), mask)
 
     def start(self, batch: int) -> StackState:
-        """The state before the first step of so many sequences, with one beam for each."""
+        """The state before the first step of a batch of sequences, with one beam for each."""
         return StackState(0, [Cache() for _ in self.stack.layers])
 
     def step(self, state: StackState, tokens: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from undivided.config import ModelConfig
 from undivided.models.decoder_only import DecoderOnly
 from undivided.models.transformer import initialise_projections
-from undivided.models.vision import joined, patches
+from undivided.models.vision import cut_patches, join_patches
 
 
 class Codebook(nn.Module):
@@ -31,10 +31,10 @@ class Codebook(nn.Module):
         initialise_projections(self)
         nn.init.normal_(self.codes)
 
-    def begin_with(self, images: Tensor) -> None:
-        """Make codes of some real patches, so that none of them starts far from all."""
+    def copy_codes_from(self, images: Tensor) -> None:
+        """Make the codes of some real patches, so that none starts far from all of them."""
         with torch.no_grad():
-            vectors = self.into(patches(images, self.config.patch)).flatten(0, 1)
+            vectors = self.into(cut_patches(images, self.config.patch)).flatten(0, 1)
             different = vectors.unique(dim=0)
             chosen = torch.randperm(len(different))[torch.arange(len(self.codes)) % len(different)]
             self.codes.copy_(different[chosen])
@@ -45,19 +45,19 @@ class Codebook(nn.Module):
 
     def tokens(self, images: Tensor) -> Tensor:
         """Images `B C Y X` → codes `B N`."""
-        return self.nearest(self.into(patches(images, self.config.patch)))
+        return self.nearest(self.into(cut_patches(images, self.config.patch)))
 
     def draw(self, codes: Tensor) -> Tensor:
         """Codes `B N` → images `B C Y X`."""
         config, parts = self.config, self.back(self.codes[codes])
-        return joined(parts, config.channels, config.image_height, config.image_width, config.patch)
+        return join_patches(parts, config.channels, config.image_height, config.image_width, config.patch)
 
     def loss(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """For each pixel the squared error of the redrawn images, with what draws vectors and codes together; and the codes.
 
         The gradient passes from the code straight to the vector that it stands for.
         """
-        parts = patches(images, self.config.patch)
+        parts = cut_patches(images, self.config.patch)
         vectors = self.into(parts)
         numbers = self.nearest(vectors)
         codes = self.codes[numbers]

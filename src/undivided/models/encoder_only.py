@@ -19,7 +19,7 @@ from undivided.nn.layers import Embedding, Positions
 class EncoderOnly(nn.Module):
     """Tokens, positions and segments, a stack that sees all of them, and a head: words, or classes where there are any.
 
-    A text begins with `<s>`, whose state speaks for the whole, and each of its segments ends with `</s>`.
+    A text begins with `<s>`, whose state stands for the whole text, and each of its segments ends with `</s>`.
     """
 
     def __init__(self, config: ModelConfig, vocabulary: int, classes: int = 0) -> None:

@@ -17,8 +17,8 @@ from undivided.nn.dropout import Dropout
 from undivided.nn.layers import initialise_linear
 
 
-def turned(x: Tensor, mask: Tensor | None) -> Tensor:
-    """`B S D` with the real tokens of each sentence in reverse and padding where it was; twice turned is as before."""
+def reverse_tokens(x: Tensor, mask: Tensor | None) -> Tensor:
+    """`B S D` with the real tokens of each sentence in reverse and padding where it was; reversed twice it is as before."""
     if mask is None:
         return x.flip(1)
     place = torch.arange(x.shape[1], device=x.device)
@@ -43,7 +43,7 @@ class EncoderLayer(nn.Module):
         ahead = self.ahead(x)
         if not self.bidirectional:
             return ahead
-        return torch.cat([ahead, turned(self.back(turned(x, mask)), mask)], dim=-1)
+        return torch.cat([ahead, reverse_tokens(self.back(reverse_tokens(x, mask)), mask)], dim=-1)
 
 
 @dataclass(frozen=True)
@@ -152,27 +152,27 @@ class Recurrent(Seq2Seq):
             state = self.start(memory)
             return torch.cat([self.advance(state, token) for token in x.split(1, dim=1)], dim=1)
         reading = self.read(memory)
-        return self.output(self._through(x, reading)[-1], reading)
+        return self.output(self._run_layers(x, reading)[-1], reading)
 
     def decode_layers(self, memory: Memory, tgt_in: Tensor) -> list[Tensor]:
         """What `decode` would give if each of its layers were the last: each asks for a context of its own."""
         x, reading = self.target_embedding(tgt_in), self.read(memory)
         if not self.config.input_feeding:
-            return [self.output(h, reading) for h in self._through(x, reading)]
+            return [self.output(h, reading) for h in self._run_layers(x, reading)]
         state, steps = self.start(memory), []
         for token in x.split(1, dim=1):
             self.advance(state, token)
             steps.append([layer[0] for layer in state.layers])
         return [self.output(torch.cat(h, dim=1), reading) for h in zip(*steps, strict=True)]
 
-    def _through(self, x: Tensor, reading: Reading) -> list[Tensor]:
+    def _run_layers(self, x: Tensor, reading: Reading) -> list[Tensor]:
         """The states of every decoder layer, where nothing is fed."""
-        outputs = [self.joined(x, reading, None)]
+        outputs = [self.join_inputs(x, reading, None)]
         for number, (layer, begin) in enumerate(zip(self._decoder_layers(), self.first_states(reading), strict=True)):
             outputs.append(layer(self.dropout(outputs[-1]) if number else outputs[-1], begin))
         return outputs[1:]
 
-    def joined(self, x: Tensor, reading: Reading, fed: Tensor | None) -> Tensor:
+    def join_inputs(self, x: Tensor, reading: Reading, fed: Tensor | None) -> Tensor:
         """Embeddings `B T D` beside what else goes into the decoder: the fixed context, or what is fed."""
         if self.fixed:
             fed = reading.final[:, None].expand(-1, x.shape[1], -1)
@@ -194,7 +194,7 @@ class Recurrent(Seq2Seq):
 
     def advance(self, state: RecurrentState, x: Tensor) -> Tensor:
         """One more token for each sentence and beam, embedded, `B W D` → output `B W D`; updates the state."""
-        x = self.joined(x, state.reading, state.fed if self.config.input_feeding else None)
+        x = self.join_inputs(x, state.reading, state.fed if self.config.input_feeding else None)
         for number, layer in enumerate(self._decoder_layers()):
             state.layers[number] = layer.step(self.dropout(x) if number else x, state.layers[number])
             x = state.layers[number][0]

@@ -14,7 +14,7 @@ from undivided.nn.attention import Cache
 
 
 class Stack(nn.Module):
-    """The paper's encoder: with a causal mask it is a decoder that has nothing to read but what it wrote. [paper 3.1]"""
+    """The paper's encoder: with a causal mask it is a decoder without an encoder. [paper 3.1]"""
 
     def __init__(self, config: ModelConfig, depth: int) -> None:
         super().__init__()

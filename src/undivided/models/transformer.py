@@ -120,13 +120,13 @@ class Transformer(Seq2Seq):
 
     def decode(self, memory: Memory, tgt_in: Tensor) -> Tensor:
         """Teacher-forced: target ids shifted right `B T` → states `B T D`. Padding stands last, so no state sees it."""
-        return self.decoder_norm(self._through(memory, tgt_in)[-1])
+        return self.decoder_norm(self._run_layers(memory, tgt_in)[-1])
 
     def decode_layers(self, memory: Memory, tgt_in: Tensor) -> list[Tensor]:
         """What `decode` would give if each of its layers were the last."""
-        return [self.decoder_norm(x) for x in self._through(memory, tgt_in)]
+        return [self.decoder_norm(x) for x in self._run_layers(memory, tgt_in)]
 
-    def _through(self, memory: Memory, tgt_in: Tensor) -> list[Tensor]:
+    def _run_layers(self, memory: Memory, tgt_in: Tensor) -> list[Tensor]:
         """The output of every decoder layer."""
         outputs = [self.target_embedding(tgt_in)]
         mask = self_mask(tgt_in.shape[1], causal=True, window=self.config.window, device=tgt_in.device)

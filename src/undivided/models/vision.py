@@ -12,14 +12,14 @@ from undivided.nn.dropout import Dropout
 from undivided.nn.layers import Positions
 
 
-def patches(images: Tensor, side: int) -> Tensor:
+def cut_patches(images: Tensor, side: int) -> Tensor:
     """Images `B C Y X` → patches `B N (C side side)`, row by row."""
     batch, channels, height, width = images.shape
     cut = images.view(batch, channels, height // side, side, width // side, side)
     return cut.permute(0, 2, 4, 1, 3, 5).reshape(batch, -1, channels * side * side)
 
 
-def joined(parts: Tensor, channels: int, height: int, width: int, side: int) -> Tensor:
+def join_patches(parts: Tensor, channels: int, height: int, width: int, side: int) -> Tensor:
     """The images that patches were cut from."""
     cut = parts.view(len(parts), height // side, width // side, channels, side, side)
     return cut.permute(0, 3, 1, 4, 2, 5).reshape(len(parts), channels, height, width)
@@ -42,6 +42,6 @@ class Vision(nn.Module):
         self.positions.initialise()
 
     def forward(self, images: Tensor) -> Tensor:
-        x = self.project(patches(images, self.config.patch))
+        x = self.project(cut_patches(images, self.config.patch))
         x = torch.cat([self.first.expand(len(x), 1, -1), x], dim=1)
         return self.output(self.stack(self.dropout(self.positions(x)), None)[:, 0])

@@ -121,7 +121,8 @@ class Cache:
     which that position of its past lies.
     """
 
-    ROOM = 8
+    GROWTH = 8
+    """Positions by which buffers grow."""
 
     def __init__(self) -> None:
         self.beams = 1
@@ -135,15 +136,15 @@ class Cache:
         if not length:
             self.places = torch.empty(rows, 0, dtype=torch.long, device=key.device)
         if rows > len(self.keys) or length == self.keys.shape[1]:
-            self.keys, self.values = (self._roomy(old, new, rows) for old, new in ((self.keys, key), (self.values, value)))
+            self.keys, self.values = (self._grow(old, new, rows) for old, new in ((self.keys, key), (self.values, value)))
         self.keys[:rows, length], self.values[:rows, length] = key.flatten(0, 1), value.flatten(0, 1)
         own = torch.arange(rows, device=key.device)[:, None]
         self.places = torch.cat([self.places, own], dim=1)
 
-    def _roomy(self, old: Tensor, new: Tensor, rows: int) -> Tensor:
+    def _grow(self, old: Tensor, new: Tensor, rows: int) -> Tensor:
         """A larger buffer with what the old one holds."""
         length = self.places.shape[1]
-        buffer = new.new_empty(max(rows, len(old)), length + self.ROOM, new.shape[2])
+        buffer = new.new_empty(max(rows, len(old)), length + self.GROWTH, new.shape[2])
         if length:
             buffer[: len(old), :length] = old[:, :length]
         return buffer
@@ -161,10 +162,10 @@ class Cache:
             chosen.keys, chosen.values = self.keys, self.values
             chosen.places = self.places[(sentences[:, None] * self.beams + parents).flatten()]
             if 2 * len(chosen.places) <= len(self.keys):
-                chosen._pack()
+                chosen._drop_unused_rows()
         return chosen
 
-    def _pack(self) -> None:
+    def _drop_unused_rows(self) -> None:
         """Let go of rows that no beam needs any more."""
         self.keys, self.values = self.read()
         self.places = torch.arange(len(self.places), device=self.places.device)[:, None].expand_as(self.places)

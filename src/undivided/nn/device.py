@@ -25,19 +25,19 @@ class ThreadPool:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._pool = ThreadPoolExecutor(size, initializer=_compute_alone) if size > 1 else None
+        self._pool = ThreadPoolExecutor(size, initializer=_use_one_thread) if size > 1 else None
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
         """The results in the order of the items."""
-        return list(self.flow(function, items))
+        return list(self.imap(function, items))
 
-    def flow(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    def imap(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """The results in the order of the items, each as soon as it and those before it are there."""
         return self._pool.map(function, items) if self._pool is not None else map(function, items)
 
 
-def _compute_alone() -> None:
-    """From now on, this thread computes alone."""
+def _use_one_thread() -> None:
+    """From now on, operations of this thread do not spread to others."""
     torch.set_num_threads(1)
     # The first look fixes the number for this thread. Left to the first operation, it could be what another has set since.
     torch.get_num_threads()
@@ -45,7 +45,7 @@ def _compute_alone() -> None:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Within, this thread computes alone: over many small tensors, waking others costs more than they help."""
+    """Within, this thread computes alone: with many small tensors, waking others costs more than they help."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -72,7 +72,7 @@ def choose_device(name: str = "auto") -> torch.device:
 
 
 def use_threads(count: int) -> None:
-    """Compute with so many CPU threads; 0 is what `OMP_NUM_THREADS` says, else all cores this process may use."""
+    """Set the number of CPU threads; 0 is what `OMP_NUM_THREADS` says, else all cores this process may use."""
     if count < 0:
         raise InputError(f"threads: {count} is less than 0")
     if not count and os.environ.get("OMP_NUM_THREADS"):

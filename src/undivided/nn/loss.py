@@ -19,7 +19,7 @@ def smoothed_loss(states: Tensor, weight: Tensor, tgt_out: Tensor, smoothing: fl
 
     The target distribution is (1 − ε) on the right token and ε/V on all: `F.cross_entropy(label_smoothing=ε)`.
     """
-    rows, labels = _real(states, tgt_out)
+    rows, labels = _without_padding(states, tgt_out)
     loss, likelihood = _ChunkedLoss.apply(*backend.loss_factors(rows, weight), labels, smoothing)
     return loss, likelihood
 
@@ -30,7 +30,7 @@ def consistent_loss(states: Tensor, weight: Tensor, tgt_out: Tensor, smoothing: 
     `states` are `2B T D`: all pairs, and below them the same through other dropout. What is added is strength/2 times the
     mean of both Kullback-Leibler divergences, so that the strength means what it does in their paper.
     """
-    (first, labels), (second, _) = (_real(each, tgt_out) for each in states.chunk(2))
+    (first, labels), (second, _) = (_without_padding(each, tgt_out) for each in states.chunk(2))
     factors = backend.consistent_factors(first, second, weight)
     loss, likelihood = _ConsistentLoss.apply(*factors, labels, smoothing, strength)
     return loss, likelihood
@@ -41,7 +41,7 @@ def _chunk(rows: Tensor, vocab: int, buffers: int = 1) -> int:
     return backend.round_chunk(max(1, CHUNK_ELEMENTS // buffers // vocab), rows.dtype)
 
 
-def _real(states: Tensor, tgt_out: Tensor) -> tuple[Tensor, Tensor]:
+def _without_padding(states: Tensor, tgt_out: Tensor) -> tuple[Tensor, Tensor]:
     """The states and labels of all tokens that are no padding."""
     real = tgt_out.flatten() != PAD
     rows, labels = states.flatten(0, 1), tgt_out.flatten()

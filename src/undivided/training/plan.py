@@ -150,7 +150,7 @@ def report(plan: TrainingPlan, speed: Speed | None) -> str:
             f"{speed.training_flops / 1e9:,.0f} GFLOP/s, {share:.0%} of its float32 products' {speed.product_flops / 1e9:,.0f}"
             f"{'; its own products are in bfloat16' if speed.half else ''}",
         ]
-    lines.append("on GPUs           reckoned from what their makers name, not measured:")
+    lines.append("on GPUs           estimated from their data sheets, not measured:")
     for name, rate in GPUS.items():
         tokens = rate / plan.cost.step_flops(1, 1)
         lines.append(

@@ -13,7 +13,7 @@ from undivided.data.batches import make_batch
 from undivided.inference.search import forced_scores, search
 from undivided.models import Memory, make_model
 from undivided.models.alignment import Alignment, additive_weights, multiplicative_weights
-from undivided.models.recurrent import turned
+from undivided.models.recurrent import reverse_tokens
 from undivided.nn.dropout import seeded_dropout
 from undivided.nn.loss import smoothed_loss
 
@@ -263,9 +263,9 @@ def test_search_is_that_of_each_sentence_alone_and_its_scores_are_those_of_decod
 
 def test_turned_twice_is_as_before():
     x = torch.arange(10.0).view(2, 5, 1)
-    assert turned(x, REAL)[:, :, 0].tolist() == [[4, 3, 2, 1, 0], [6, 5, 7, 8, 9]]
-    assert torch.equal(turned(turned(x, REAL), REAL), x)
-    assert torch.equal(turned(x, None), turned(x, torch.ones(2, 5, dtype=torch.bool)))
+    assert reverse_tokens(x, REAL)[:, :, 0].tolist() == [[4, 3, 2, 1, 0], [6, 5, 7, 8, 9]]
+    assert torch.equal(reverse_tokens(reverse_tokens(x, REAL), REAL), x)
+    assert torch.equal(reverse_tokens(x, None), reverse_tokens(x, torch.ones(2, 5, dtype=torch.bool)))
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])

@@ -20,7 +20,7 @@ from undivided.inference.generate import Generator, stream_likelihood, token_sco
 from undivided.inference.search import continue_prompts
 from undivided.models import DecoderOnly, EncoderOnly, make_model, make_single_stack
 from undivided.models.drawing import Codebook, Drawing
-from undivided.models.vision import Vision, joined, patches
+from undivided.models.vision import Vision, cut_patches, join_patches
 from undivided.training.checkpoint import average
 from undivided.training.loop import train
 from undivided.training.tasks.classes import shift_images
@@ -120,10 +120,10 @@ def test_hidden_tokens_are_asked_for_and_nothing_else():
 
 def test_patches_are_the_image():
     images = torch.arange(2 * 3 * 4 * 6).view(2, 3, 4, 6).float()
-    cut = patches(images, 2)
+    cut = cut_patches(images, 2)
     assert cut.shape == (2, 6, 12)
     assert cut[0, 1].tolist() == images[0, :, 0:2, 2:4].flatten().tolist()
-    assert torch.equal(joined(cut, 3, 4, 6, 2), images)
+    assert torch.equal(join_patches(cut, 3, 4, 6, 2), images)
 
 
 def test_moved_images_hold_what_stayed_inside():
@@ -143,8 +143,8 @@ def test_a_codebook_that_holds_every_patch_finds_it_again():
     config = ModelConfig(kind="drawing", image_height=4, image_width=4, codes=16, d_code=4, **SMALL)
     torch.manual_seed(5)
     codebook, images = Codebook(config), torch.rand(2, 1, 4, 4)
-    codebook.begin_with(images)
-    vectors = codebook.into(patches(images, 2))
+    codebook.copy_codes_from(images)
+    vectors = codebook.into(cut_patches(images, 2))
     torch.testing.assert_close(codebook.codes[codebook.tokens(images)], vectors)
     loss, codes = codebook.loss(images)
     gradients = torch.autograd.grad(loss, list(codebook.parameters()))

@@ -50,7 +50,7 @@ class TorchEngine:
             return list(zip(batch, results, strict=True))
 
         batches = list(batch_by_length([len(row) for row in sources], _beams(config), self._threads()))
-        for done in self._workers(len(batches)).flow(search_batch, batches):
+        for done in self._workers(len(batches)).imap(search_batch, batches):
             yield from done
 
     def _threads(self) -> int:

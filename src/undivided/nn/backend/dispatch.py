@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from undivided.nn.dropout import Dropout
 
 LARGEST_SCORES = 128 * 128
-"""Up to so many scores a head, plain batched products beat fused attention on a CPU; beyond, memory matters."""
+"""Up to this many scores a head, plain batched products beat fused attention on a CPU; beyond, memory matters."""
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, exact: bool = False) -> Tensor:

@@ -66,7 +66,7 @@ def _library_path() -> Path:
 
 
 def _build(command: list[str], path: Path) -> None:
-    """Compile beside the final place, try it, move it there: whoever looks sees all of it or nothing."""
+    """Compile to a temporary file, try it, move it into place: another process finds all of it or nothing."""
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         made = Path(folder) / path.name
         _run([*command, *(str(path) for path in SOURCES if path.suffix == ".c"), "-o", str(made), "-lm"])
@@ -99,8 +99,8 @@ def describe_processor() -> str:
     facts = Path("/proc/cpuinfo")
     if not facts.exists():
         return platform.platform() + platform.processor()
-    told = ("model name", "flags", "Features", "CPU part", "CPU implementer")
-    return "\n".join(sorted({line for line in facts.read_text(errors="replace").splitlines() if line.startswith(told)}))
+    keys = ("model name", "flags", "Features", "CPU part", "CPU implementer")
+    return "\n".join(sorted({line for line in facts.read_text(errors="replace").splitlines() if line.startswith(keys)}))
 
 
 @cache

@@ -12,7 +12,7 @@ from undivided.nn.backend import choice, kernels
 from undivided.nn.backend.bfloat16 import uses_bfloat16
 
 EVEN = 16
-"""Chunks of bfloat16 have a multiple of so many rows."""
+"""Chunks of bfloat16 have a multiple of this many rows."""
 
 
 def loss_factors(rows: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:

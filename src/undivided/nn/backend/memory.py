@@ -1,4 +1,4 @@
-"""Tensors as the C kernels get them: addresses, given out only after a look at type, order and size."""
+"""Tensors as the C kernels get them: addresses, after a check of type, order and size."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def kernels() -> ctypes.CDLL:
 
 
 def address(tensor: Tensor, count: int, dtype: torch.dtype = torch.float32) -> int:
-    """Where `count` numbers of a type lie in a row. A kernel reads and writes what it is told to, so this is where to look."""
+    """The address of `count` contiguous numbers of a type. C does not check what it reads and writes, so this does."""
     if tensor.dtype is not dtype or not tensor.is_cpu or not tensor.is_contiguous() or tensor.numel() < count:
         raise ValueError(
             f"a kernel needs {count} contiguous {dtype} numbers on the CPU, not {tensor.dtype} of shape {tuple(tensor.shape)} "
@@ -47,7 +47,7 @@ def packed_heads(tensor: Tensor, start: int, heads: int, width: int) -> HeadView
 
 
 def cached_heads(tensor: Tensor, positions: int) -> HeadView:
-    """The heads of a tensor, or view, `B H T K` with at least so many positions."""
+    """The heads of a tensor, or view, `B H T K` with at least this many positions."""
     if tensor.dtype is not torch.float32 or not tensor.is_cpu or tensor.stride(3) != 1 or tensor.shape[3] % WIDE:
         raise ValueError(f"cached heads must be float32 on the CPU and {WIDE}·n wide, not {tensor.dtype} {tuple(tensor.shape)}")
     if tensor.shape[2] < positions:

@@ -39,7 +39,7 @@ class DrawingTask(SingleStackTask[Drawing]):
         train = [self._read(files) for files in recipe.data.train]
         self.images, self.texts = (torch.cat(parts) for parts in zip(*train, strict=True))
         self.valid = [self._read(files) for files in recipe.data.valid]
-        self.model.codebook.begin_with(self.images[: 4 * recipe.model.codes].to(device))
+        self.model.codebook.copy_codes_from(self.images[: 4 * recipe.model.codes].to(device))
         counts = [len(images) for images, _ in train]
         sizes = np.full(sum(counts), recipe.max_sequence)
         self.examples = SizedExamples(counts, [files.weight for files in recipe.data.train], sizes)
