@@ -55,13 +55,13 @@ def clear(result, *words) -> bool:
 # A full disk.
 
 
-def test_shards_on_a_full_disk_go_on_when_there_is_room(run, tmp_path, model, small_disk):
+def test_shards_on_a_full_disk_resume_when_there_is_room(run, tmp_path, model, small_disk):
     home = small_disk("40k")
     text = write_lines(tmp_path / "in", [PAIRS[number * number % 40][0] for number in range(2100)])
     command = ["translate", model, text, "-o", home / "out", "--workers", "1", "--beam-size", "1", "-q"]
     result = run(*command)
     assert result.code == 1
-    assert clear(result, "the disk is full", "the same command goes on")
+    assert clear(result, "the disk is full", "run the same command to resume")
     assert not (home / "out").exists()
     os.system(f"mount -o remount,size=2m {home}")
     assert run(*command).code == 0
