@@ -1,2 +1,1 @@
-"""The paper's tables, reproduced by name: `undivided paper table1` to `table4`, its parser: `undivided paper parse`,
-and the questions learners ask: `undivided paper faq`."""
+"""The paper's tables reproduced, the race against older models, parsing, and answers to learners' questions."""

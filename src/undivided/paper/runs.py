@@ -1,4 +1,4 @@
-"""Trainings of a table: each a model folder of its own, gone on with after a stop, and not done again."""
+"""Trainings of a table: each has its own model folder, resumes after a stop, and is not repeated."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def train_or_load(values: Values, console: Console) -> Path:
     """The model folder of a recipe: trained now, resumed, or found complete."""
     run = resolve_run(values, Console(quiet=True))
     if run.resumes and is_complete(run.recipe):
-        console.say(f"{run.recipe.train.out}: trained already")
+        console.say(f"{run.recipe.train.out}: already trained")
         return run.folder.parent
     try:
         return train(values, console)
@@ -39,20 +39,20 @@ def is_complete(recipe: Recipe) -> bool:
 
 
 def read_log(model: Path) -> list[dict[str, Any]]:
-    """What a training logged, in order; a line that was cut by a stop is left out."""
+    """The events that a training logged, in order; a line cut by a stop is skipped."""
     path = model / "training" / "log.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
 
 
 def read_facts(model: Path) -> dict[str, Any]:
-    """What a model folder says of its training."""
+    """The facts about its training in a model folder."""
     facts: dict[str, Any] = json.loads((model / "config.json").read_text(encoding="utf-8"))["facts"]
     return facts
 
 
 def pin_settings(path: Path, facts: Values, what: str) -> None:
-    """Write down what a folder was begun with, or make sure that it is still the same."""
+    """Record the settings that a folder was started with; raise an error if they differ from the recorded ones."""
     text = json.dumps(facts, indent=2, sort_keys=True, ensure_ascii=False)
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -61,7 +61,8 @@ def pin_settings(path: Path, facts: Values, what: str) -> None:
     changed = [key for key in before.keys() | facts.keys() if before.get(key) != json.loads(text).get(key)]
     if changed:
         faults = [f"{key} was {_show_value(before, key)}, now {_show_value(facts, key)}" for key in sorted(changed)]
-        raise InputError(f"{path.parent}: {what} was begun there otherwise; choose another --out:\n  - " + "\n  - ".join(faults))
+        where = f"{path.parent}: {what} was started there with other settings; choose another --out:"
+        raise InputError("\n  - ".join([where, *faults]))
 
 
 def _show_value(facts: Values, key: str) -> str:
@@ -69,12 +70,12 @@ def _show_value(facts: Values, key: str) -> str:
 
 
 def fingerprint(*parts: Any) -> str:
-    """A short name that changes with what it is made from."""
+    """A short hash of some values, for file names."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=as_values).encode()).hexdigest()[:12]
 
 
 def compute_lines(path: Path, items: Sequence[Any], work: Callable[[Sequence[Any]], Iterator[str]], chunk: int) -> list[str]:
-    """One line of text for every item, kept in a file; stopped and run again, it goes on behind the last whole chunk."""
+    """Compute one line of text for every item into a file; resumes after the last complete chunk."""
     if path.exists():
         return path.read_text(encoding="utf-8").split("\n")[:-1]
     path.parent.mkdir(parents=True, exist_ok=True)

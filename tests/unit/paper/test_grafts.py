@@ -57,8 +57,8 @@ def test_a_parser_learns_from_grafts_too(tmp_path, run):
     learned = (tmp_path / "out" / "tiny" / "data" / "train.words").read_text().splitlines()
     assert 120 < len(learned) <= 180
     report = tmp_path / "out" / "report.md"
-    assert read_tables(report)[1]["tiny"]["trees learned from"] == str(len(learned))
-    assert f"{len(learned) - 60} grafted" in report.read_text()
+    assert read_tables(report)[1]["tiny"]["training trees"] == str(len(learned))
+    assert f"{len(learned) - 60} of its training trees are augmented" in report.read_text()
     result = run(*arguments)
     assert result.code == 2
     assert "grafts was 2, now not set" in result.err

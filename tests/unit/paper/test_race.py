@@ -142,12 +142,12 @@ def test_the_race_runs_reports_and_goes_on(tmp_path, run):
     for name in ("report-length.svg", "report-reach.svg"):
         assert "Transformer" in (tmp_path / "race" / name).read_text(encoding="utf-8")
     again = run(*command)
-    assert again.err.count("trained already") == 3
+    assert again.err.count("already trained") == 3
     assert again.out == first.out
     other = write_pairs(tmp_path, "other", sentences(12, seed=3))
     refused = run(*command, "--test", *other)
     assert refused.code == 2
-    assert "begun there otherwise" in refused.err
+    assert "started there with other settings" in refused.err
 
 
 def test_bad_input_is_said_at_once(tmp_path, run):

@@ -25,7 +25,7 @@ def test_a_training_is_done_once_and_goes_on_for_more(recipe, capsys):
     assert is_complete(build_recipe(recipe))
     before = len(read_log(model))
     train_or_load(recipe, Console())
-    assert "trained already" in capsys.readouterr().err
+    assert "already trained" in capsys.readouterr().err
     assert len(read_log(model)) == before
     longer = merge(recipe, {"train": {"max_steps": 6, "minutes": 5.0}})
     assert not is_complete(build_recipe(longer))

@@ -199,19 +199,15 @@ def test_a_crossover_past_the_measured_lengths_is_bounded():
     rates = {64: 100.0, 256: 5.0}
     text = "\n".join(_crossing(SETUP, made(lambda kind, n, d: rates.get(d, 1.0) if kind == "self-attention" else 1.0)))
     assert "| 64 | over 512 | over 8.00 | – | – |" in text
-    assert (
-        "At d = 64 self-attention is still the quicker one at n = 512, so the crossover is over n = 8.00·d: n ≈ d does not" in text
-    )
+    assert "At d = 64 self-attention is still faster at n = 512, so the crossover is over n = 8.00·d: n ≈ d does not" in text
     short = Setup([32, 64, 128, 256], [256], 64, 3, 32, 16, 3, [8])
     found = made(lambda kind, n, d: 1.1 if kind == "self-attention" else 1.0)
     found = Measurements([each for each in found.timings if each.n <= 256], {}, {}, [])
-    assert "over n = 1.00·d: whether it is within a factor of 2 of n = d would take a longer or shorter --n." in "\n".join(
+    assert "over n = 1.00·d: to tell whether it is within a factor of 2 of n = d, use a wider range of --n." in "\n".join(
         _crossing(short, found)
     )
     text = "\n".join(_crossing(SETUP, made(lambda kind, n, d: 100.0 if kind == "recurrent" else 1.0)))
-    assert (
-        "At d = 256 recurrence is already the quicker one at n = 32, so the crossover is under n = 0.12·d: n ≈ d does not" in text
-    )
+    assert "At d = 256 recurrence is already faster at n = 32, so the crossover is under n = 0.12·d: n ≈ d does not" in text
 
 
 def test_a_bent_exponent_is_said_with_its_rate(monkeypatch):
@@ -231,7 +227,7 @@ def test_each_bend_speaks_of_its_own_variable_and_direction(monkeypatch):
     bent = made(lambda kind, n, d: (n / 64) ** 0.5 * (64 / d) ** 2 if kind == "recurrent" else 1.0)
     of_n, of_d = _exponent_notes(SETUP, exponents(SETUP, bent))
     assert "exponent of n: 0.50 instead of 1. The rate rises with n:" in of_n
-    assert "at n = 64, 128, 256, 512 (geometric means over d). Likely cause: calls and passes over memory" in of_n
+    assert "at n = 64, 128, 256, 512 (geometric means over d). Likely cause: call overhead and memory traffic" in of_n
     assert "cache" not in of_n
     assert "exponent of d: 4.00 instead of 2. The rate falls with d:" in of_d
     assert "the weights grow" in of_d
@@ -246,7 +242,7 @@ def test_what_grows_with_n_is_not_the_weights(monkeypatch):
     assert "inputs, outputs and scores of a batch at d = 64 grow from 12.0 to 96.0 MiB and no longer fit the L3 cache of 32" in line
     monkeypatch.setattr(table1_report, "cache_sizes", list)
     (line,) = _exponent_notes(SETUP, exponents(SETUP, bent))
-    assert line.endswith("it is not known.")
+    assert line.endswith("outgrow one between these sizes.")
 
 
 def test_additive_beside_dot_products():
@@ -258,7 +254,7 @@ def test_additive_beside_dot_products():
     )
     assert "docs/faq/sqrt-dk.md" in text
     found = Measurements([], {}, {}, [compared(64, 0.9, 20), compared(512, 80.0, 32)])
-    assert "not at every n as the paper says" in "\n".join(_additive(found))
+    assert "claim fails at some n" in "\n".join(_additive(found))
 
 
 def test_additive_attention_is_not_asked_for_more_than_a_gibibyte():

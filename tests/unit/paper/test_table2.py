@@ -156,7 +156,7 @@ def test_the_whole_table_on_a_thousandth_of_the_size(run, tmp_path, target):
         assert f"| {path.name} | `{sha256(path)}` | " in report
     again = run(*table2(target, tmp_path), "--checksums", tmp_path / "out" / "data" / "sha256.txt")
     assert again.code == 0, again.err
-    assert "trained already" in again.err
+    assert "already trained" in again.err
 
 
 def test_lines_are_translated_whole_by_pytorch(run, tmp_path, monkeypatch):
@@ -182,7 +182,7 @@ def test_under_torchrun_it_says_what_to_type_instead(run, tmp_path, monkeypatch)
     assert said.code == 2
     assert not (tmp_path / "out").exists()
     prepare, train, score = (shlex.split(line) for line in said.err.splitlines()[1:])
-    assert "of one process, not of 2" in said.err
+    assert "in one process, not in 2" in said.err
     prepared = run(*prepare[1:])
     assert prepared.code == 0, prepared.err
     assert [shlex.split(line) for line in prepared.out.splitlines()] == [train, score]
@@ -192,7 +192,7 @@ def test_under_torchrun_it_says_what_to_type_instead(run, tmp_path, monkeypatch)
     assert trained.code == 0, trained.err
     scored = run(*score[1:])
     assert scored.code == 0, scored.err
-    assert "trained already" in scored.err
+    assert "already trained" in scored.err
     assert "BLEU" in scored.out
 
 
@@ -218,8 +218,8 @@ def test_files_that_are_missing_damaged_or_others(run, tmp_path):
     (data / "dev.tgz").unlink()
     (data / "training-parallel-nc-v9.tgz").unlink()
     said = run(*command).err
-    assert "dev.tgz is not there" in said
-    assert "training-parallel-nc-v9.tgz is not there" in said
+    assert "dev.tgz is missing" in said
+    assert "training-parallel-nc-v9.tgz is missing" in said
     assert not (tmp_path / "out").exists()
     write_wmt(data, "de", [5, 5, 5])
     (data / "training-parallel-commoncrawl.tgz").write_bytes(b"no archive")
@@ -227,7 +227,7 @@ def test_files_that_are_missing_damaged_or_others(run, tmp_path):
     write_archive(data / "training-parallel-commoncrawl.tgz", {"commoncrawl.de-en.en": "a\nb\n", "commoncrawl.de-en.de": "a\n"})
     assert "has 2 lines, but commoncrawl.de-en.de 1" in run(*command).err
     write_archive(data / "training-parallel-commoncrawl.tgz", {"commoncrawl.de-en.en": "a\nb\n"})
-    assert "holds no commoncrawl.de-en.de" in run(*command).err
+    assert "contains no commoncrawl.de-en.de" in run(*command).err
 
 
 def test_a_list_of_checksums_binds_as_far_as_it_goes(run, tmp_path):
@@ -251,7 +251,10 @@ def test_a_list_of_checksums_binds_as_far_as_it_goes(run, tmp_path):
     assert prepared(right).code == 0
     after = prepared(wrong)
     assert after.code == 2
-    for said, remedy in ((before.err, "get it again"), (after.err, f"get it again and remove {tmp_path / 'out' / 'data'}")):
+    for said, remedy in (
+        (before.err, "download it again"),
+        (after.err, f"download it again and remove {tmp_path / 'out' / 'data'}"),
+    ):
         for name in ("dev.tgz", "test-full.tgz"):
             assert f"{name}: sha256 is {right[name]}, but {tmp_path / 'sums'} says {'0' * 64}; {remedy}\n" in said
     assert "cannot be read" in run(*table2("de", tmp_path, "--checksums", tmp_path / "none")).err
@@ -269,8 +272,8 @@ def test_published_checksums_warn_and_the_report_lists_what_was_checked(run, tmp
     for _ in range(2):
         said = run(*table2("de", tmp_path, "--checksums", tmp_path / "sums"))
         assert said.code == 0, said.err
-        assert f"training-parallel-nc-v9.tgz: its sha256 is {ours}, the published one {published}" in said.err
-        assert "dev.tgz: unchecked" in said.err
+        assert f"training-parallel-nc-v9.tgz: its sha256 is {ours}, the published one is {published}" in said.err
+        assert "dev.tgz: not checked" in said.err
         assert "commoncrawl.tgz: its" not in said.err
     report = (tmp_path / "out" / "report.md").read_text()
     rows = {cells[1].strip(): cells[3].strip() for cells in (line.split("|") for line in report.splitlines()) if len(cells) == 5}
@@ -278,7 +281,7 @@ def test_published_checksums_warn_and_the_report_lists_what_was_checked(run, tmp
         "training-parallel-europarl-v7.tgz": "as published (sha256)",
         "training-parallel-commoncrawl.tgz": "as in --checksums",
         "training-parallel-nc-v9.tgz": f"differs: sha256 {ours}, published {published}",
-        "dev.tgz": "unchecked: no published sum",
+        "dev.tgz": "not checked: no published checksum",
         "test-full.tgz": "as published (md5)",
     }
 

@@ -192,7 +192,7 @@ def test_it_goes_on_where_it_was_and_takes_more_rows(table, run):
     assert {path.parent.name for path in kept} == {"base-1", "base-2", "A1-1", "D1-1", "E-1"}
     result = run(*command(table), "--rows", "B1,A1", "--seeds", "1")
     assert result.code == 0, result.err
-    assert result.err.count("trained already") == 2
+    assert result.err.count("already trained") == 2
     assert "row B1, seed 1: training 3 of 3" in result.err
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     assert "| B1 | d_k 16 → 4" in result.out
@@ -229,7 +229,7 @@ def test_another_corpus_is_another_table(table, run, tmp_path):
     arguments[arguments.index("--test") + 1 : arguments.index("--test") + 3] = pair(tmp_path, "other")
     result = run(*arguments, "--rows", "A1")
     assert result.code == 2
-    assert "a table was begun there otherwise" in result.err
+    assert "a table was started there with other settings" in result.err
 
 
 def test_all_faults_at_once(run, tmp_path):

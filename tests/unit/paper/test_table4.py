@@ -99,7 +99,7 @@ def test_the_report_says_how_each_parser_came_to_be(table):
         assert row["minutes of training"] == f"{facts['seconds'] / 60:.1f}"
         assert (row["threads"], row["steps"]) == ("1", str(facts["steps"]))
         assert [row[each] for each in ("engine", "beam", "α", "longest output")] == ["torch", beam, "0.3", "input + 20"]
-    assert (made[GRAMMAR]["trees learned from"], made[GRAMMAR]["engine"]) == ("200", "CKY")
+    assert (made[GRAMMAR]["training trees"], made[GRAMMAR]["engine"]) == ("200", "CKY")
 
 
 def test_trees_too_long_to_learn_from_are_counted(table):
@@ -110,8 +110,8 @@ def test_trees_too_long_to_learn_from_are_counted(table):
     rows = source.encode((table / "out" / "lstm" / "data" / "train.words").read_text().splitlines())
     over = sum(len(row) > 45 for row in rows)
     assert 0 < over < 100
-    assert (made["lstm"]["too long"], made["lstm"]["trees learned from"]) == (str(over), str(200 - over))
-    assert (made["tiny"]["too long"], made["tiny"]["trees learned from"]) == ("0", "200")
+    assert (made["lstm"]["too long"], made["lstm"]["training trees"]) == (str(over), str(200 - over))
+    assert (made["tiny"]["too long"], made["tiny"]["training trees"]) == ("0", "200")
 
 
 def test_what_repair_did_is_told_from_the_outputs_that_were_kept(altered, run):
@@ -220,7 +220,7 @@ def test_run_again_it_trains_and_parses_nothing_anew(table, run):
     before = [(path, path.stat().st_mtime_ns) for path in kept]
     result = run(*command(table))
     assert result.code == 0, result.err
-    assert "trained already" in result.err
+    assert "already trained" in result.err
     assert [(path, path.stat().st_mtime_ns) for path in kept] == before
     assert result.out.splitlines()[0].startswith("tiny: F1 ")
     assert (table / "out" / "report.md").exists()
@@ -327,7 +327,7 @@ def test_trees_that_cannot_be_learned_from_are_named(run, tmp_path):
     path.write_text("(S (NN a)\n" + path.read_text())
     result = run("paper", "table4", "--trees", tmp_path / "trees", "--out", tmp_path / "out", "--quiet")
     assert result.code == 0, result.err
-    assert "left out of training" in result.err
+    assert "skipped in training" in result.err
     assert "train.mrg, line 1" in result.err
     assert result.out.startswith("grammar (PCFG): F1")
 

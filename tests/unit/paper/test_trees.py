@@ -74,12 +74,12 @@ def test_a_tree_may_go_on_in_indented_lines(tmp_path):
         ("(S (NN dog)))", "was not opened"),
         ("(S (NN big dog))", "beside something else"),
         ("(S dog (NN cat))", "beside something else"),
-        ("(S (NN))", "holds nothing"),
-        ("()", "holds nothing"),
-        ("( (dog) )", "holds nothing"),
+        ("(S (NN))", "is empty"),
+        ("()", "is empty"),
+        ("( (dog) )", "is empty"),
         ("dog", "outside of brackets"),
-        ("(NN dog) (NN cat)", "2 trees stand in one line"),
-        ("((-NONE- *))", "no word but traces"),
+        ("(NN dog) (NN cat)", "2 trees in one line"),
+        ("((-NONE- *))", "no words, only traces"),
         ("(" * 1000 + "NN dog" + ")" * 1000, "open at once"),
     ],
 )
@@ -94,7 +94,7 @@ def test_all_faults_of_all_files_with_their_lines(tmp_path):
     (tmp_path / "c.mrg").write_text("\n\n")
     with pytest.raises(InputError) as error:
         read_trees(tmp_path / "a.mrg", tmp_path / "b.mrg", tmp_path / "c.mrg")
-    for expected in ("a.mrg, line 2", "a.mrg, line 4", "b.mrg, line 1: not valid UTF-8", "b.mrg, line 2", "c.mrg: there are no"):
+    for expected in ("a.mrg, line 2", "a.mrg, line 4", "b.mrg, line 1: not valid UTF-8", "b.mrg, line 2", "c.mrg: contains no"):
         assert expected in str(error.value)
     assert "line 1: not a tree" not in str(error.value)
 

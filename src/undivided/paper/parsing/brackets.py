@@ -14,10 +14,10 @@ from typing import NamedTuple
 from undivided.paper.parsing.trees import Leaf, Node, Tree
 
 DELETED = frozenset(("TOP", "-NONE-", ",", ":", "``", "''", "."))
-"""Labels that do not count: as a tag, the word goes with it; as a constituent, only the bracket."""
+"""Labels that do not count: as a tag, the word is removed too; as a constituent, only the bracket."""
 
 EQUAL = {"PRT": "ADVP"}
-"""Labels that count as the same."""
+"""Labels that count as equal."""
 
 
 class Bracket(NamedTuple):
@@ -33,21 +33,21 @@ class Bracket(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Of one sentence; sums of them are of a corpus."""
+    """Counts of one sentence; their sums are those of a corpus."""
 
     gold: int
     """Brackets of the reference."""
     ours: int
     matched: int
     crossing: int
-    """Of our brackets, those that cross one of the reference."""
+    """Our brackets that cross one of the reference."""
     words: int
     tagged: int
     """Words with the right tag."""
 
 
 def sentence_counts(gold: Tree, ours: Tree) -> Counts | None:
-    """How two trees over the same words agree; None where, after deletion, they are not over the same words."""
+    """Compare two trees; None if their words differ after deletion."""
     gold_words, gold_brackets = _scored_parts(gold)
     our_words, our_brackets = _scored_parts(ours)
     if not our_words or [leaf.word for leaf in gold_words] != [leaf.word for leaf in our_words]:
@@ -59,7 +59,7 @@ def sentence_counts(gold: Tree, ours: Tree) -> Counts | None:
 
 
 def _scored_parts(tree: Tree) -> tuple[list[Leaf], list[Bracket]]:
-    """The words and brackets of a tree that count."""
+    """The words and brackets of a tree that are scored."""
     words: list[Leaf] = []
 
     def walk(tree: Tree) -> Iterator[Bracket]:
@@ -80,18 +80,18 @@ def _scored_parts(tree: Tree) -> tuple[list[Leaf], list[Bracket]]:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How the trees of a corpus agree with the reference, in percent where it is a share."""
+    """Agreement of the trees of a corpus with the reference; fractions are in percent."""
 
     sentences: int
     invalid: int
-    """Sentences whose words differ after deletion, or of which nothing is left: EVALB's errors and skips, which do not count."""
+    """Sentences whose words differ after deletion, or that are empty then: EVALB's errors and skips, which are not scored."""
     recall: float
     precision: float
     f1: float
     exact: float
     """Sentences with every bracket right."""
     crossing: float
-    """Crossing brackets a sentence."""
+    """Crossing brackets per sentence."""
     no_crossing: float
     """Sentences without a crossing bracket."""
     few_crossing: float
@@ -101,13 +101,13 @@ class Agreement:
     def __str__(self) -> str:
         return (
             f"F1 {self.f1:.2f} (precision {self.precision:.2f}, recall {self.recall:.2f}), exact {self.exact:.2f} %, "
-            f"{self.crossing:.2f} crossing a sentence, {self.no_crossing:.2f} % without, tags {self.tagging:.2f} %, "
+            f"{self.crossing:.2f} crossing per sentence, {self.no_crossing:.2f} % without, tags {self.tagging:.2f} %, "
             f"{self.sentences - self.invalid} of {self.sentences} sentences valid"
         )
 
 
 def compute_agreement(counts: Sequence[Counts | None]) -> Agreement:
-    """The figures of a corpus from those of its sentences."""
+    """Compute the figures of a corpus from the counts of its sentences."""
     valid = [each for each in counts if each is not None]
     total = Counts(*map(sum, zip(*valid, strict=True))) if valid else Counts(0, 0, 0, 0, 0, 0)
     recall, precision = share(total.matched, total.gold), share(total.matched, total.ours)
@@ -120,7 +120,7 @@ def compute_agreement(counts: Sequence[Counts | None]) -> Agreement:
 
 
 def share(part: int, whole: int) -> float:
-    """In percent; of nothing, nothing."""
+    """A fraction in percent; 0 if the whole is 0."""
     return 100 * part / whole if whole else 0.0
 
 

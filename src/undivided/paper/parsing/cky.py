@@ -1,4 +1,4 @@
-"""The likeliest tree of a sentence under a grammar: CKY, bottom-up over spans, in numpy. [paper 6.3]"""
+"""The most probable tree of a sentence under a grammar, by the CKY algorithm in numpy. [paper 6.3]"""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from undivided.paper.parsing.trees import TOP, Node, Tree
 NEVER = np.float32(-1e30)
 
 WORTH = 14.0
-"""In a span, symbols whose log-probability, prior included, is so much below the best are forgotten."""
+"""Pruning: in a span, symbols whose log-probability with prior is this much below the best are dropped."""
 
 MOST_SYMBOLS = 100
-"""Of what is left, so many of the best are kept."""
+"""Pruning: at most so many symbols are kept in a span."""
 
 LONGEST = 100
-"""Longer sentences are parsed in pieces, cut at punctuation: a chart grows with n² and its time with n³."""
+"""Longer sentences are parsed in pieces, cut at punctuation: memory grows with n² and time with n³."""
 
 
 @dataclass(frozen=True)
 class Parse:
-    """A tree, and what had to be done to have one."""
+    """A tree, and whether the sentence was cut or the grammar failed."""
 
     tree: Node
     pieces: int = 1
-    """More than one where the sentence was cut."""
+    """More than one if the sentence was cut."""
     failed: int = 0
-    """Pieces under which the grammar has no tree; their words stand side by side."""
+    """Pieces without a tree under the grammar; their words become siblings."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What may cover one span: symbols with scores, and for each the rule that made it and where it divides the span.
+    """The symbols that may cover one span: scores, and for each the rule and split point (`divides`) it came from.
 
-    A rule number below 0 is a unary rule, −1 − its number; a divide of −1 is a word.
+    A rule number below 0 is a unary rule, −1 − its number; a split point of −1 is a word.
     """
 
     symbols: np.ndarray
@@ -47,7 +47,7 @@ class Cell:
 
 
 class Parser:
-    """CKY for one grammar."""
+    """A CKY parser for one grammar."""
 
     def __init__(self, grammar: Grammar) -> None:
         self.grammar = grammar
@@ -63,7 +63,7 @@ class Parser:
         self.starts = {self.ids[name]: score for name, score in grammar.starts.items()}
 
     def parse(self, words: Sequence[str]) -> Parse:
-        """The tree of a sentence; every sentence gets one."""
+        """Parse a sentence; the result is always a tree."""
         if not words:
             return Parse(Node(TOP, ()))
         parts = split_sentence(words, LONGEST)
@@ -77,7 +77,7 @@ class Parser:
         return Parse(Node(TOP, tuple(children)), len(parts), failed)
 
     def _flat(self, words: Sequence[str]) -> list[Tree]:
-        """The words side by side, each under its likeliest tag."""
+        """The words as siblings, each under its most probable tag."""
         result: list[Tree] = []
         for word in words:
             scores = self.grammar.lexicon.scores(word)
@@ -86,10 +86,10 @@ class Parser:
         return result
 
     def _chart(self, words: Sequence[str]) -> Tree | None:
-        """The best tree by filling every span, short ones first; None where the grammar has none."""
+        """Fill the chart from short to long spans; the best tree, or None if the grammar has none."""
         size, count = len(words), len(self.names)
         chart: dict[tuple[int, int], Cell] = {}
-        # By start and by end: the scores of all symbols over each span, so that all divides of a span are one slice.
+        # Scores of all symbols over each span, by start and by end, so that all split points of a span are one slice.
         by_start = np.full((size, size + 1, count), NEVER, dtype=np.float32)
         by_end = np.full((size + 1, size, count), NEVER, dtype=np.float32)
         for width in range(1, size + 1):
@@ -122,7 +122,7 @@ class Parser:
             both = lefts[:, self.left[useful]] + rights[:, self.right[useful]]  # divides × rules
             where = both.argmax(0)
             values = both[where, np.arange(len(useful))] + self.weights[useful]
-            # Rules are sorted by what stands above: the best of each run is the best of its symbol.
+            # Rules are sorted by their left-hand side: the best of each run is the best of its symbol.
             above = self.above[useful]
             order = np.lexsort((values, above))
             last = order[np.flatnonzero(np.append(above[order][1:] != above[order][:-1], True))]
@@ -131,7 +131,7 @@ class Parser:
         return self._prune(scores, rules, divides)
 
     def _prune(self, scores: np.ndarray, rules: np.ndarray, divides: np.ndarray) -> Cell:
-        """One unary step, then the symbols that are worth keeping."""
+        """Apply one unary step, then drop improbable symbols."""
         values = scores[self.unary_below] + self.unary_weights
         order = np.lexsort((values, self.unary_above))
         sorted_above = self.unary_above[order]
@@ -142,12 +142,12 @@ class Parser:
         best = np.flatnonzero(likely > max(likely.max() - WORTH, NEVER / 2))
         if len(best) > MOST_SYMBOLS:
             best = best[np.argpartition(-likely[best], MOST_SYMBOLS)[:MOST_SYMBOLS]]
-        # What a unary rule stands on must be found again, even where it is not worth keeping by itself.
+        # The child of a kept unary rule must be kept too, even if it is improbable by itself.
         best = np.union1d(best, self.unary_below[-1 - rules[best][rules[best] < 0]])
         return Cell(best, scores[best], rules[best], divides[best])
 
     def _tree(self, chart: dict[tuple[int, int], Cell], words: Sequence[str], start: int, end: int, symbol: int) -> list[Tree]:
-        """The trees that a symbol over a span stands for: one, or several for half a rule."""
+        """The trees of a symbol over a span: one, or several for an intermediate symbol of a binarised rule."""
         cell = chart[start, end]
         at = int(np.flatnonzero(cell.symbols == symbol)[0])
         rule, divide, name = int(cell.rules[at]), int(cell.divides[at]), self.names[symbol]
@@ -162,7 +162,7 @@ class Parser:
 
 
 def split_sentence(words: Sequence[str], longest: int) -> list[Sequence[str]]:
-    """A sentence in pieces of at most `longest` words, each cut after the last punctuation in its second half, if any."""
+    """Cut a sentence into pieces of at most `longest` words, after the last punctuation in the second half if any."""
     pieces: list[Sequence[str]] = []
     while len(words) > longest:
         places = [place for place in range(longest // 2, longest) if words[place] in (";", ",", ".", ":", ")")]

@@ -1,4 +1,4 @@
-"""What may follow what in a tree of form `compact`, so that a search writes nothing but trees over the words. [paper 6.3]"""
+"""A constraint on beam search: outputs in form `compact` are always trees over the words. [paper 6.3]"""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ WORD, LAST_WORD, SAME, END = range(4)
 
 
 class TreeConstraint(NamedTuple):
-    """The tokens of a target vocabulary, seen as parts of a tree."""
+    """The tokens of a target vocabulary as parts of trees."""
 
     words: Tensor
-    """`V`: whether a token stands for a word."""
+    """`V`: whether a token represents a word."""
     opened: Tensor
     """`V`: how many more brackets it opens than it closes."""
     same: int
@@ -29,7 +29,7 @@ class TreeConstraint(NamedTuple):
 
     @classmethod
     def of(cls, target: Subwords, device: torch.device) -> TreeConstraint | None:
-        """None where the model writes trees in another form, or none."""
+        """The constraint for a vocabulary; None if the model does not write trees in this form."""
         pieces = target.pieces(range(len(target)))
         if not any("|" in piece for piece in pieces) or f"▁{SAME_WORD}" not in pieces:
             return None
@@ -38,7 +38,7 @@ class TreeConstraint(NamedTuple):
         return cls(words.to(device), opened.to(device), pieces.index(f"▁{SAME_WORD}"))
 
     def rule(self, subwords: Sequence[Sequence[int]]) -> Constraint:
-        """For sentences of which each word has so many subwords."""
+        """The constraint for sentences, given the number of subwords of each word."""
         rows = [_kinds(counts) for counts in subwords]
         kinds = torch.full((len(rows), max(map(len, rows))), END, device=self.words.device)
         for place, row in enumerate(rows):
@@ -54,8 +54,8 @@ class TreeConstraint(NamedTuple):
         return may_follow
 
     def _allowed(self) -> Tensor:
-        """By kind of position and number of open brackets, which tokens may stand there: `4 N V`."""
-        # Deeper than what the last word can close, there is no way back.
+        """The allowed tokens by kind of position and number of open brackets: `4 N V`."""
+        # Deeper brackets than the last word can close must not be opened.
         deepest = max(1, int((-self.opened).max()))
         open_before = torch.arange(deepest + 1, device=self.words.device)[:, None]
         depth = open_before + self.opened  # N V
@@ -70,7 +70,7 @@ class TreeConstraint(NamedTuple):
 
 
 def _kinds(counts: Sequence[int]) -> list[int]:
-    """What stands at each position for words of so many subwords."""
+    """The kind of each position, given the number of subwords of each word."""
     kinds = [kind for count in counts for kind in (WORD, *[SAME] * (count - 1))]
     kinds[len(kinds) - counts[-1]] = LAST_WORD
     return [*kinds, END]

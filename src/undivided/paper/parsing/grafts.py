@@ -1,7 +1,7 @@
-"""More trees to learn from than were drawn by hand: constituents put in the place of others of the same label. [paper 6.3]
+"""Augmentation of a treebank: constituents are replaced by others with the same label. [paper 6.3]
 
-Differs from the paper: it learned from 17 million sentences that other parsers had parsed. Here the treebank is its own source,
-by substitution of substructures (Shi, Livescu and Gimpel, 2021).
+Differs from the paper: it trained on 17 million sentences parsed by other parsers. Here new trees come from the treebank itself,
+by substructure substitution (Shi, Livescu and Gimpel, 2021).
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from undivided.paper.parsing.linear import linearise
 from undivided.paper.parsing.trees import Leaf, Node, Tree, leaves
 
 CHANCE = 0.15
-"""That a constituent gives way to another, going down from the sentence; what is put in stays as it is."""
+"""The probability that a constituent is replaced, from the top down; an inserted constituent is not changed again."""
 
 TRIES = 5
-"""How often a sentence is grafted until all its tokens are such as the treebank itself has."""
+"""Attempts per sentence to make a tree whose tokens all occur in the treebank."""
 
 Kind = tuple[str, str, int]
-"""Of a constituent: the label above it, its own, and how many bits the number of its words has."""
+"""Of a constituent: parent label, label, and bit length of its number of words."""
 
 
 def graft_trees(trees: Sequence[Node], copies: int, seed: int) -> Iterator[Node]:
-    """So many times every tree with some constituents replaced; a tree without a fitting graft is left out of a copy.
+    """Copies of every tree with some constituents replaced; a tree without a valid replacement is skipped.
 
-    A constituent gives way to one with the same label, under the same label, and of about as many words. No token of form
-    `compact` comes up that the trees themselves do not have.
+    A constituent is replaced by one with the same label, the same parent label and about as many words. Every token of form
+    `compact` in the result also occurs in the given trees.
     """
     stock: dict[Kind, list[Node]] = defaultdict(list)
     known: set[str] = set()
@@ -46,7 +46,7 @@ def graft_trees(trees: Sequence[Node], copies: int, seed: int) -> Iterator[Node]
 
 
 def _constituents(tree: Node) -> Iterator[tuple[str, Node]]:
-    """All below the top, each with the label above it."""
+    """All constituents below the top, each with its parent label."""
     for child in tree.children:
         if isinstance(child, Node):
             yield tree.label, child

@@ -1,11 +1,11 @@
-"""Trees as text that a sequence-to-sequence model learns to write, and any text as a tree. [paper 6.3]
+"""Trees as text for a sequence-to-sequence model, and model outputs repaired to trees. [paper 6.3]
 
 Two ways to write `(S (NP (PRP It)) (VP (VBZ rains)))`, with tags (`keep`) or one symbol for all of them (`xx`):
 
 - `vinyals` (Vinyals et al., 2015): `(S (NP XX )NP (VP XX )VP )S`, every bracket a token of its own, closing ones with labels.
 - `compact`: `(S(NP|XX) (VP|XX))`, one token for each word, with the brackets that open before it and close after it. A treebank
   has few such tokens (1,100 in 26,500 trees, 2,900 with tags), targets are less than half as long, and token i of the target
-  tells of token i of the source: where a word has several subwords, the target has `~` for all but the first.
+  belongs to token i of the source: if a word has several subwords, the target has `~` for all but the first.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ XX = "XX"
 SAME_WORD = "~"
 
 MOST_OPEN = 200
-"""Brackets that may be open at once in a repaired tree; those beyond are ignored."""
+"""Maximum nesting of a repaired tree; deeper brackets are ignored."""
 
 Fault = Literal["too few words", "too many words", "brackets left open", "brackets that close nothing", "empty brackets", "other"]
 FAULTS: tuple[Fault, ...] = get_args(Fault)
-"""What may be wrong with a tree that a model wrote. `other` is text that is no symbol, or more than `MOST_OPEN` brackets."""
+"""Faults of a tree written by a model. `other` is text that is no symbol, or more than `MOST_OPEN` brackets."""
 
 COMPACT = re.compile(r"((?:\([^\s()|]+)+\|)?[^\s()|<>]+\)*")
 SYMBOL = re.compile(r"\(([^\s()|]+)|(\))([^\s()|]*)|([^\s()|]+)")
 
 
 def linearise(tree: Node, form: Form = "compact", tags: Tags = "keep") -> list[str]:
-    """A plain tree as tokens; `TOP` is left out. In form `compact` there is one for each word."""
+    """A simplified tree as tokens, without `TOP`; in form `compact` one for each word."""
     units = _units(tree, closing=form == "vinyals", tags=tags)
     if form == "compact":
         return ["".join(opened) + ("|" if opened else "") + tag + "".join(closed) for opened, tag, closed in units]
@@ -65,23 +65,23 @@ def _units(tree: Node, closing: bool, tags: Tags) -> list[tuple[list[str], str, 
 
 
 def align_to_subwords(units: Sequence[str], pieces: Sequence[int]) -> list[str]:
-    """Compact tokens made as many as the source has subwords: `~` for each further subword of a word."""
+    """Compact tokens aligned to the subwords of the source: `~` for each further subword of a word."""
     return [each for unit, count in zip(units, pieces, strict=True) for each in (unit, *[SAME_WORD] * (count - 1))]
 
 
 def repair(text: str, words: Sequence[str], tag_of: Callable[[str], str] | None = None) -> Node:
-    """A tree over exactly these words from whatever a model wrote, in either form."""
+    """Make a tree over exactly these words from any output of a model, in either form."""
     return repair_with_faults(text, words, tag_of)[0]
 
 
 def repair_with_faults(
     text: str, words: Sequence[str], tag_of: Callable[[str], str] | None = None
 ) -> tuple[Node, frozenset[Fault]]:
-    """As `repair`, and what was wrong with the text: nothing where it was a tree over exactly these words already.
+    """As `repair`, and the faults of the text; none if it was already a tree over exactly these words.
 
-    Tags stand for the words in turn. Too many are ignored; words that none stands for join the last constituent. Brackets
-    that close nothing are ignored, those left open close at the end, and those around no word vanish. A closing bracket
-    with a label closes the innermost open one of that label, and all inside of it.
+    Tags belong to the words in turn. Surplus tags are ignored; words without a tag join the last constituent. Brackets that
+    close nothing are ignored, open ones are closed at the end, and empty ones are removed. A closing bracket with a label
+    closes the innermost open one of that label, and all inside of it.
     """
     builder = _Builder(words, tag_of or guess_tag)
     for opened, closed, closing_label, tag in SYMBOL.findall(text):
@@ -97,7 +97,7 @@ def repair_with_faults(
 
 
 class _Builder:
-    """A tree that grows from left to right and is always one over the words so far."""
+    """Builds a tree from left to right."""
 
     def __init__(self, words: Sequence[str], tag_of: Callable[[str], str]) -> None:
         self.words, self.tag_of, self.used = words, tag_of, 0
@@ -141,7 +141,7 @@ class _Builder:
         return Node(TOP, tuple(children))
 
     def _close_inside(self, depth: int) -> None:
-        """Close what is still open inside of a bracket."""
+        """Close all brackets that are open inside of one."""
         while len(self.stack) > depth + 1:
             self.faults.add("brackets left open")
             self._pop()
@@ -159,12 +159,12 @@ _PUNCTUATION = {",": ",", ".": ".", "?": ".", "!": ".", ":": ":", ";": ":", "--"
 
 
 def guess_tag(word: str) -> str:
-    """The tag of a word that a model gave none: that of punctuation, else `XX`."""
+    """The tag of a word without one: that of punctuation, else `XX`."""
     return _PUNCTUATION.get(word, XX)
 
 
 def balance(piece: str) -> tuple[bool, int]:
-    """Of one token of form `compact`: whether it stands for a word, and how many more brackets it opens than it closes."""
+    """For a token of form `compact`: whether it represents a word, and how many more brackets it opens than it closes."""
     token = piece.removeprefix("▁")
     stands = bool(COMPACT.fullmatch(token)) and token != SAME_WORD
     return stands, token.count("(") - token.count(")") if stands else 0

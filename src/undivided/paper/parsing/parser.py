@@ -1,4 +1,4 @@
-"""English constituency parsing: a model learns to write trees, and text is parsed with it. [paper 6.3]"""
+"""English constituency parsing: train a model to write trees, and parse text with it. [paper 6.3]"""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SUFFIXES = (".mrg", ".trees", ".ptb", ".txt")
 
 @dataclass(frozen=True)
 class Treebank:
-    """Trees to learn from, to choose by and to be judged on."""
+    """Trees for training, validation and test."""
 
     name: str
     train: list[Node]
@@ -37,22 +37,22 @@ class Treebank:
     test: list[Node]
     digests: dict[str, str]
     grafts: int = 0
-    """How many times every tree of `train` is learned from once more, with constituents of others in it."""
+    """Augmented copies of every training tree."""
 
 
 def open_treebank(folder: Path, first: int, console: Console, grafts: int = 0) -> Treebank:
-    """The trees of `train`, `dev` and `test` in a folder; of each only the first so many, if not 0."""
+    """Read `train`, `dev` and `test` of a folder; only the first N trees of each, if not 0."""
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder of trees; it should hold train.mrg, dev.mrg and test.mrg")
+        raise InputError(f"{folder}: no such folder; it should contain train.mrg, dev.mrg and test.mrg")
     found = {part: [folder / (part + end) for end in SUFFIXES if (folder / (part + end)).is_file()] for part in PARTS}
-    missing = [f"{folder}: holds no {part}.mrg ({', '.join(SUFFIXES)})" for part in PARTS if not found[part]]
+    missing = [f"{folder}: contains no {part}.mrg ({', '.join(SUFFIXES)})" for part in PARTS if not found[part]]
     if missing:
         raise InputError(list_faults("the treebank has", missing))
     paths = [found[part][0] for part in PARTS]
     dev, test = read_trees(*paths[1:])
     train, faults = read_training_trees(paths[0])
     for fault in faults:
-        console.warn(f"left out of training: {fault}")
+        console.warn(f"skipped in training: {fault}")
     first = first or max(len(train), len(dev), len(test))
     console.say(f"{folder}: {len(train[:first]):,} + {len(dev[:first]):,} + {len(test[:first]):,} trees")
     return Treebank(folder.name, train[:first], dev[:first], test[:first], {path.name: sha256_of(path) for path in paths}, grafts)
@@ -60,14 +60,14 @@ def open_treebank(folder: Path, first: int, console: Console, grafts: int = 0) -
 
 @dataclass(frozen=True)
 class TreeFormat:
-    """How trees are written for a model."""
+    """How trees are written as text for a model."""
 
     form: Form = "compact"
     tags: Tags = "keep"
 
 
 def train_parser(values: Values, bank: Treebank, tree_format: TreeFormat, out: Path, console: Console) -> Path:
-    """Train a recipe to parse, or go on, or find it done: the model folder."""
+    """Train a recipe to parse, resume it, or find it complete; the model folder."""
     facts: Values = {
         "form": tree_format.form,
         "tags": tree_format.tags,
@@ -88,12 +88,12 @@ def train_parser(values: Values, bank: Treebank, tree_format: TreeFormat, out: P
         places[part] = [[str(path) for path in pair]]
     ready = {"ready": str(out / "subwords"), "joint": False}
     model = train_or_load(merge(values, {"data": places, "tokens": ready, "train": {"out": str(out / "model")}}), console)
-    console.say(f"it writes trees; parse text with: undivided paper parse {model}")
+    console.say(f"parse text with this model: undivided paper parse {model}")
     return model
 
 
 def prepare_tokenizer(recipe: Recipe, bank: Treebank, tree_format: TreeFormat, home: Path) -> Tokenizer:
-    """Subwords of the words, and one token for every token of the trees: learned once, then read."""
+    """Subwords for the words, and one token for every token of the trees; learned once, then read."""
     if not home.is_dir():
         sources = [source_text(words(tree)) for tree in bank.train]
         size = recipe.tokens.vocab_size or vocab_size_for(len(sources))
@@ -117,7 +117,7 @@ def source_text(sentence: Sequence[str]) -> str:
 
 
 def _targets(trees: Iterable[Node], source: Subwords, tree_format: TreeFormat) -> Iterator[str]:
-    """Each tree as the text that the model learns to write."""
+    """Each tree as target text."""
     known: dict[str, int] = {}
     for tree in trees:
         tokens = linearise(tree, tree_format.form, tree_format.tags)
@@ -133,11 +133,11 @@ class Output(NamedTuple):
     """What a model wrote for one sentence."""
 
     finished: bool
-    """Whether the model ended it; if not, it was cut at the length limit."""
+    """Whether the model ended the output; if not, it was cut at the length limit."""
     pieces: int
-    """More than one where the sentence is longer than what training saw."""
+    """More than one if the sentence is longer than those in training."""
     rank: int
-    """Where it stands among the hypotheses of the beam, the best being 0."""
+    """Rank among the hypotheses of the beam; 0 is the best."""
     text: str
 
 
@@ -147,14 +147,14 @@ def generate_outputs(
     search: SearchConfig,
     advance: Callable[[int], None] = lambda count: None,
 ) -> Iterator[Output]:
-    """What the model writes for each sentence.
+    """The model's output for each sentence.
 
-    In form `compact` a search that writes nothing but trees over the words. Where that finds none, where a sentence is longer
-    than training's, and in other forms: the best hypothesis of the beam that is such a tree, else the best.
+    In form `compact` the search is constrained to trees over the words. If that finds none, if a sentence is longer than those
+    in training, and in other forms: the best hypothesis of the beam that is such a tree, else the best.
     """
     found = _constrained_trees(translator, sentences, search, advance)
     left = [sentence for place, sentence in enumerate(sentences) if place not in found]
-    # A sentence has one tree, however many full stops it has.
+    # A line is one sentence, however many full stops it has.
     wanted = as_values(search) | {"sentences": False, "n_best": search.beam_size}
     others = translator.stream([source_text(sentence) for sentence in left], advance=advance, **wanted)
     for place, sentence in enumerate(sentences):
@@ -170,7 +170,7 @@ def _best(result: Translation, sentence: Sequence[str]) -> Output:
 def _constrained_trees(
     translator: Translator, sentences: Sequence[Sequence[str]], search: SearchConfig, advance: Callable[[int], None]
 ) -> dict[int, Output]:
-    """By the places of sentences, what a search finds that writes nothing but trees over their words."""
+    """Outputs of the constrained search, by the index of the sentence."""
     tokenizer, found = translator.artifact.tokenizer, {}
     whole = TreeConstraint.of(tokenizer.target, translator.device)
     if whole is None:
@@ -194,7 +194,7 @@ def _constrained_trees(
 
 
 def parse(translator: Translator, sentences: Sequence[Sequence[str]], search: SearchConfig) -> Iterator[Node]:
-    """A tree over exactly the words of each sentence, whatever the model writes."""
+    """A tree over exactly the words of each sentence, repaired if necessary."""
     for sentence, output in zip(sentences, generate_outputs(translator, sentences, search), strict=True):
         yield repair(output.text, sentence)
 
@@ -211,7 +211,7 @@ TOKEN = re.compile(
 
 
 def tokenise_text(text: str) -> list[str]:
-    """Raw text as words, about as treebanks cut it: punctuation, brackets, hyphens and slashes stand alone.
+    """Split raw text into words, about as treebanks do: punctuation, brackets, hyphens and slashes are separate.
 
     Straight quotes become the treebank's: `` `` `` where they open, `''` where they close.
     """
@@ -222,9 +222,9 @@ def tokenise_text(text: str) -> list[str]:
 def parse_lines(
     model: str, lines: Iterable[str], search: SearchChanges, *, ready: bool, device: str, threads: int, console: Console
 ) -> Iterator[Node | None]:
-    """A tree for every line of text, None for an empty one; `ready` lines have spaces between their words already.
+    """A tree for every line of text, None for an empty one; the words of `ready` lines are already separated by spaces.
 
-    `search` holds the settings that are not to be the model's own.
+    `search` holds the settings that differ from the model's own.
     """
     translator = Translator(model, device, threads)
     config = translator.search_config(**search)
@@ -235,7 +235,7 @@ def parse_lines(
     for number, line in enumerate(lines, 1):
         batch.append([unescape_brackets(word) for word in line.split()] if ready else tokenise_text(line))
         if len(batch[-1]) > translator.longest:
-            console.warn(f"line {number}: {plural(len(batch[-1]), 'word')}, more than training ever saw; parsed in pieces")
+            console.warn(f"line {number}: {plural(len(batch[-1]), 'word')}, more than in training; parsed in pieces")
         if len(batch) == 500:
             yield from _parse_batch(translator, batch, config)
             batch = []

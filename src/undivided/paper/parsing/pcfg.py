@@ -1,7 +1,7 @@
-"""A probabilistic context-free grammar read off trees: the baseline that the paper's parsers are compared with. [paper 6.3]
+"""A probabilistic context-free grammar estimated from trees: a baseline for the trained parsers. [paper 6.3]
 
-Unlexicalised, as in Klein and Manning (2003): labels know their parent, long rules are made binary and remember the last
-siblings only, and words never seen are known by their shape and ending.
+Unlexicalised, as in Klein and Manning (2003): labels are annotated with their parent, long rules are binarised with limited
+horizontal memory, and unknown words are classified by shape and ending.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from itertools import pairwise
 from undivided.paper.parsing.trees import TOP, Leaf, Node, Tree, escape_brackets, unescape_brackets
 
 Rule = tuple[str, ...]
-"""What stands above, then one or two below."""
+"""Left-hand side, then one or two symbols of the right-hand side."""
 
 REMEMBERED = 1
-"""Siblings that a rule made binary remembers."""
+"""Siblings that a binarised rule remembers."""
 
 RARE = 3
-"""Words that occur at most so often tell what words never seen are like."""
+"""Words that occur at most so often are used to model unknown words."""
 
 TRUST = 5.0
-"""How many occurrences of a word weigh as much as what its shape tells."""
+"""Smoothing: this many occurrences of a word weigh as much as its word class."""
 
 
 class Grammar:
-    """Rules with their log-probabilities, and how words come under tags. Symbols are `label^parent`; `@…` is half a rule."""
+    """Rules with log-probabilities, and a lexicon. Symbols are `label^parent`; `@…` is an intermediate symbol."""
 
     def __init__(self, trees: Iterable[Node]) -> None:
         binary: Counter[Rule] = Counter()
@@ -59,7 +59,7 @@ class Grammar:
 
 
 def _root(tree: Node) -> tuple[Tree, str]:
-    """The sentence below `TOP`; where `TOP` has several children it is a constituent itself."""
+    """The sentence below `TOP`; if `TOP` has several children it is a constituent itself."""
     return (tree.children[0], TOP) if len(tree.children) == 1 else (tree, TOP)
 
 
@@ -98,7 +98,7 @@ def _binarise(symbol: str, children: Sequence[str]) -> Iterator[Rule]:
 
 
 class Lexicon:
-    """How likely tags are for words: log p(tag | word) − log p(tag), which ranks as log p(word | tag) does."""
+    """Scores of tags for words: log p(tag | word) − log p(tag), which ranks as log p(word | tag) does."""
 
     def __init__(self, tagged: Sequence[tuple[str, str]]) -> None:
         self.counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -112,7 +112,7 @@ class Lexicon:
                     self.classes[name].update(tags)
 
     def scores(self, word: str) -> dict[str, float]:
-        """For every tag that a word may have."""
+        """A score for every tag that a word may have."""
         seen, alike = self.counts.get(word, Counter()), self._alike(word)
         weight = TRUST / (seen.total() + TRUST)
         result = {}
@@ -123,7 +123,7 @@ class Lexicon:
         return result
 
     def _alike(self, word: str) -> Counter[str]:
-        """The tags of rare words of the finest class that was seen often enough."""
+        """Tag counts of rare words in the most specific class that is frequent enough."""
         for name in classes(word):
             if self.classes[name].total() >= 20:
                 return self.classes[name]
@@ -131,7 +131,7 @@ class Lexicon:
 
 
 def classes(word: str) -> list[str]:
-    """What a word looks like, finest first: shape and ending, then less, then nothing."""
+    """Word classes from specific to general: shape with ending, shape alone, any word."""
     shape = "".join(
         mark
         for mark, pattern in (("C", r"^[A-Z]"), ("U", r"^[^a-z]+$"), ("d", r"\d"), ("l", r"[a-z]"), ("g", r"[^\x00-\x7f]"))
@@ -141,7 +141,7 @@ def classes(word: str) -> list[str]:
 
 
 def unbinarise(symbol: str, children: list[Tree]) -> Node:
-    """The constituent of a symbol of the grammar: a chain of labels becomes a chain of constituents again."""
+    """The constituent of a symbol of the grammar; a chain of labels becomes a chain of constituents."""
     *chain, lowest = symbol.partition("^")[0].rstrip("+").split("+")
     tree = Node(lowest, tuple(children))
     for label in reversed(chain):

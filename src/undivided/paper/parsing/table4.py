@@ -1,4 +1,4 @@
-"""Table 4: parsers taught by recipes beside a grammar read off the same trees, scored and reported. [paper 6.3, Table 4]"""
+"""Table 4: trained parsers and a grammar estimated from the same trees, scored and reported. [paper 6.3, Table 4]"""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ PAPER: tuple[tuple[str, str, float], ...] = (
 LENGTHS = ((1, 10), (11, 20), (21, 30), (31, 40), (41, 60), (61, 10**9))
 
 ENGINE = "torch"
-"""What decodes: the reference, so that F1 is of the model as it was trained and not of 8-bit weights."""
+"""The reference engine, so that F1 is that of the trained weights and not of 8-bit weights."""
 
-MADE = ("parser", "parameters", "minutes of training", "threads", "steps", "passes", "trees learned from", "too long", "engine",
+MADE = ("parser", "parameters", "minutes of training", "threads", "steps", "passes", "training trees", "too long", "engine",
         "beam", "α", "longest output")  # fmt: skip
-"""Of each entry: how it came to be, and how it parsed."""
+"""Columns on how each parser was trained and how it parsed."""
 
 REPAIRS = ("parser", "outputs", "well-formed", "not the beam's first", "repaired", *FAULTS, "cut at the limit", "in pieces")
-"""Of the entries that were taught: what they wrote for test."""
+"""Columns on the outputs of the trained parsers for the test set."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,11 @@ class Entry:
     """As in `MADE`."""
     dev: Agreement
     test: list[Counts | None]
-    """With the tags of the reference, so that no sentence is left out for a mistaken comma."""
+    """With the tags of the reference, so that no sentence is excluded for a wrongly tagged comma."""
     own_tags: Agreement
-    """Of test, with the parser's own tags."""
+    """On test, with the parser's own tags."""
     repairs: tuple[int, ...] = ()
-    """As in `REPAIRS`, without the name; none of a grammar, which makes nothing but trees."""
+    """As in `REPAIRS`, without the name; empty for a grammar, which only makes trees."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -87,9 +87,9 @@ def table4(
     grafts: int = 0,
     grammar: bool = True,
 ) -> list[Entry]:
-    """Teach every recipe, read the grammar, parse dev and test with each, and score. Stopped, it goes on where it was."""
+    """Train every recipe, estimate the grammar, parse dev and test with each, and score. Resumes after a stop."""
     if not recipes and not grammar:
-        raise InputError("nothing to do: name a recipe, or leave out --no-grammar")
+        raise InputError("nothing to do: give a recipe, or remove --no-grammar")
     bank = open_treebank(trees, first, console, grafts)
     entries = []
     for name, values in recipes.items():
@@ -104,7 +104,7 @@ def evaluate_recipe(name: str, values: Values, bank: Treebank, tree_format: Tree
     model = train_parser(values, bank, tree_format, out, console)
     asked = build_recipe(values)
     translator = Translator(model, asked.train.device, asked.train.threads, ENGINE)
-    # A training that was done before may have begun with other settings of search than are asked for now.
+    # An earlier training may have had other search settings than are requested now.
     search = translator.search_config(**{key: getattr(asked.search, key) for key in values.get("search") or {}})
     key = fingerprint((model / "manifest.json").read_text(), search, ENGINE, "nothing but trees")
     found, mends = {}, {}
@@ -117,14 +117,12 @@ def evaluate_recipe(name: str, values: Values, bank: Treebank, tree_format: Tree
     entry = _entry(name, _made(translator, model, search), bank, parsed, out)
     if bank.grafts:
         grafts = (out / "data" / "train.words").read_bytes().count(b"\n") - len(bank.train)
-        entry = replace(
-            entry, notes=(f"of the trees it learned from, {grafts:,} grafted: the treebank's with constituents of others",)
-        )
+        entry = replace(entry, notes=(f"{grafts:,} of its training trees are augmented, with constituents of other trees",))
     return replace(entry, repairs=_repairs(found["test"], [faults for _, faults in mends["test"]]))
 
 
 def _outputs(translator: Translator, search: SearchConfig, gold: Sequence[Node], path: Path, progress: Progress) -> list[Output]:
-    """What the model writes for the words of some trees, kept as it is, so that what repair did can be told."""
+    """The model's outputs for the words of some trees, stored unrepaired so that faults can be counted."""
 
     def work(trees: Sequence[Node]) -> Iterator[str]:
         for each in generate_outputs(translator, [words(tree) for tree in trees], search, progress.advance):
@@ -149,7 +147,7 @@ def _minutes(seconds: float) -> str:
 
 
 def _repairs(found: Sequence[Output], faults: Sequence[frozenset[Fault]]) -> tuple[int, ...]:
-    """How often repair had something to do, and what; one output may have several faults."""
+    """Count outputs, repairs and faults; one output may have several faults."""
     well = sum(not each for each in faults)
     kinds = [sum(kind in each for each in faults) for kind in FAULTS]
     cut, pieces = sum(not output.finished for output in found), sum(output.pieces > 1 for output in found)
@@ -157,7 +155,7 @@ def _repairs(found: Sequence[Output], faults: Sequence[frozenset[Fault]]) -> tup
 
 
 def evaluate_grammar(bank: Treebank, out: Path, console: Console) -> Entry:
-    """The grammar of the training trees, parsed with and scored."""
+    """Estimate, parse with and score the grammar of the training trees."""
     begin = time.perf_counter()
     parser = Parser(Grammar(bank.train))
     minutes = _minutes(time.perf_counter() - begin)
@@ -180,14 +178,14 @@ def evaluate_grammar(bank: Treebank, out: Path, console: Console) -> Entry:
         cut, failed = sum(row[0] != "1" for row in rows), sum(row[1] != "0" for row in rows)
         notes.append(
             f"{part}: {plural(cut, 'sentence')} of more than {LONGEST} words parsed in pieces, {plural(failed, 'sentence')} "
-            "without a tree under the grammar (at least in a piece), whose words stand side by side"
+            "without a tree under the grammar (at least in one piece), whose words became siblings"
         )
     made = (*["–", minutes, "1", "–", "–"], f"{len(bank.train):,}", *["0", "CKY", "–", "–", "–"])
     return replace(_entry("grammar (PCFG)", made, bank, parsed, out), notes=tuple(notes))
 
 
 def _entry(name: str, made: tuple[str, ...], bank: Treebank, parsed: dict[str, list[Node]], out: Path) -> Entry:
-    """Score, and leave files that EVALB takes: the reference, and ours under its tags and under our own."""
+    """Score, and write files for EVALB: the reference, and ours with its tags and with our own."""
     dev = compute_agreement(_counts(bank.dev, with_gold_tags(bank.dev, parsed["dev"])))
     ours = with_gold_tags(bank.test, parsed["test"])
     write_trees(out / "test.gold", bank.test)
@@ -201,7 +199,7 @@ def _counts(gold: Sequence[Node], ours: Sequence[Node]) -> list[Counts | None]:
 
 
 def with_gold_tags(gold: Sequence[Node], ours: Sequence[Node]) -> list[Node]:
-    """Our trees under the tags of the reference."""
+    """Our trees with the tags of the reference."""
     return [retag(mine, (leaf.tag for leaf in leaves(right))) for right, mine in zip(gold, ours, strict=True)]
 
 
@@ -211,17 +209,17 @@ def f1_of(sums: np.ndarray) -> float:
 
 
 def write_report(entries: Sequence[Entry], trees: Path, tree_format: TreeFormat, path: Path, arguments: Sequence[str]) -> None:
-    """The table beside the paper's, what EVALB is told, what repair did, and F1 by length with a picture."""
+    """Write the table beside the paper's, the repairs, and F1 by sentence length with a picture."""
     bins = [each for each in LENGTHS if _of_length(entries[0], *each)]
     lines = report.head(f"Table 4 on {trees.name}: English constituency parsing", arguments)
-    lines += [_introduction(entries[0]), "", _results(entries), "", "How each came to be, and how it parsed:", ""]
+    lines += [_introduction(entries[0]), "", _results(entries), "", "How each parser was trained, and how it parsed:", ""]
     lines += [report.table(MADE, [[entry.name, *entry.made] for entry in entries]), ""]
     lines += [f"- {entry.name}: {'; '.join(entry.notes)}." for entry in entries if entry.notes]
     lines += ["", *_repair_table(entries, tree_format)]
-    lines += ["F1 by length of the sentence in words that count:", "", _by_length(entries, bins), ""]
+    lines += ["F1 by sentence length (scored words):", "", _by_length(entries, bins), ""]
     lines += [f"![F1 by length of the sentence]({path.stem}-length.svg)", ""]
     lines += [
-        "The paper's Table 4, on another treebank (section 23 of the Wall Street Journal), so not to be compared digit by digit:",
+        "The paper's Table 4, on another treebank (section 23 of the Wall Street Journal), so not directly comparable:",
         "",
     ]
     lines.append(report.table(["parser", "training", "F1"], [[name, kind, f"{f1:.1f}"] for name, kind, f1 in PAPER]))
@@ -232,9 +230,9 @@ def write_report(entries: Sequence[Entry], trees: Path, tree_format: TreeFormat,
 def _introduction(entry: Entry) -> str:
     return (
         f"Labelled brackets by EVALB's conventions (COLLINS.prm: punctuation and `TOP` do not count, PRT is ADVP) on all "
-        f"{plural(len(entry.test), 'test sentence')}, none left out. The interval holds 95 % of the F1 of 1,000 resamplings of "
-        "the sentences. Trees are scored under the reference's tags, as is usual for parsers that are judged by brackets; under "
-        "a parser's own tags EVALB refuses sentences where punctuation is tagged otherwise, and the last columns say how many."
+        f"{plural(len(entry.test), 'test sentence')}, none left out. The 95 % interval is from 1,000 bootstrap samples of the "
+        "sentences. Trees are scored with the reference's tags, as is usual for bracket scores; with a parser's own tags EVALB "
+        "rejects sentences whose punctuation is tagged differently, and the last columns say how many."
     )
 
 
@@ -256,7 +254,7 @@ def _spread(counts: Sequence[Counts]) -> tuple[float, float]:
 
 
 def _repair_table(entries: Sequence[Entry], tree_format: TreeFormat) -> list[str]:
-    """How the parsers that were taught write trees, and what repair had to do to their outputs; nothing if there are none."""
+    """How the trained parsers write trees, and how their outputs were repaired; empty if there are none."""
     taught = [entry for entry in entries if entry.repairs]
     if not taught:
         return []
@@ -295,4 +293,4 @@ def _length_chart(entries: Sequence[Entry], bins: Sequence[tuple[int, int]]) -> 
         points = [(float(place), compute_agreement(part).f1) for place, part in enumerate(parts)]
         series.append(Series(entry.name, points, [_spread(part) for part in parts]))
     names = [_bin_name(*each) for each in bins]
-    return Chart("F1 by length of the sentence", "words that count", "labelled F1", series, names=names)
+    return Chart("F1 by length of the sentence", "scored words", "labelled F1", series, names=names)

@@ -1,4 +1,4 @@
-"""Constituency trees: read from Penn brackets, made plain, written. [paper 6.3]"""
+"""Constituency trees: read from Penn brackets, simplified and written. [paper 6.3]"""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from undivided.core.errors import InputError
 from undivided.data.text_files import raw_lines
 
 TOP = "TOP"
-"""The label above every plain tree, which scoring leaves out."""
+"""The root label of every simplified tree; it is not scored."""
 
 ROOTS = ("", TOP, "ROOT", "S1")
-"""What treebanks write above the sentence."""
+"""Root labels that treebanks use."""
 
 TRACE = "-NONE-"
-"""The tag of what is not said: traces and the like."""
+"""The tag of empty elements such as traces."""
 
 DEEPEST = 400
-"""Most brackets around a word. Treebanks stay far below; a file of nothing but brackets is refused."""
+"""Maximum nesting. Treebanks stay far below; a malicious file of brackets is refused."""
 
 
 class Leaf(NamedTuple):
@@ -42,11 +42,11 @@ Tree: TypeAlias = "Leaf | Node"
 
 
 class NotATree(ValueError):
-    """What is wrong with some text that should be a tree."""
+    """Why a text is not a tree."""
 
 
 def parse_tree(text: str) -> Node:
-    """The one tree that a text holds, such as `(S (NP (PRP It)) (VP (VBZ rains)))`, as it stands."""
+    """Parse the one tree in a text such as `(S (NP (PRP It)) (VP (VBZ rains)))`, without simplification."""
     open_nodes: list[tuple[str, list[Tree | str]]] = [("", [])]
     tokens = re.findall(r"[()]|[^ \t\r\n()]+", text)
     for place, token in enumerate(tokens):
@@ -57,7 +57,7 @@ def parse_tree(text: str) -> Node:
                 raise NotATree(f"more than {DEEPEST} brackets are open at once")
         elif token == ")":
             if len(open_nodes) == 1:
-                raise NotATree("it closes a bracket that was not opened")
+                raise NotATree("a bracket is closed that was not opened")
             label, inside = open_nodes.pop()
             open_nodes[-1][1].append(_closed(label, inside))
         elif tokens[place - 1] != "(" or place == 0:
@@ -68,12 +68,12 @@ def parse_tree(text: str) -> Node:
 
 
 def _closed(label: str, inside: list[Tree | str]) -> Tree:
-    """What a closed bracket is: a word under its tag, or a constituent."""
+    """The tree of a closed bracket: a word under its tag, or a constituent."""
     words = [each for each in inside if isinstance(each, str)]
     if words and len(inside) > 1:
-        raise NotATree(f"the bracket ({label} … holds {' '.join(words)!r} beside something else; a word has a bracket of its own")
+        raise NotATree(f"the bracket ({label} … contains {' '.join(words)!r} beside something else; a word needs its own bracket")
     if not inside:
-        raise NotATree(f"the bracket ({label}) holds nothing; a word stands under a tag, as in (NN tree)")
+        raise NotATree(f"the bracket ({label}) is empty; a word stands under a tag, as in (NN tree)")
     if words:
         if not label:
             raise NotATree(f"the word {words[0]!r} has no tag")
@@ -83,18 +83,18 @@ def _closed(label: str, inside: list[Tree | str]) -> Tree:
 
 def _only(found: list[Tree | str]) -> Node:
     if any(isinstance(each, str) for each in found) or not found:
-        raise NotATree("text stands outside of brackets" if found else "there are no brackets")
+        raise NotATree("there is text outside of brackets" if found else "there are no brackets")
     if len(found) > 1:
-        raise NotATree(f"{len(found)} trees stand in one line; one tree a line")
+        raise NotATree(f"{len(found)} trees in one line; write one tree per line")
     (tree,) = found
     return Node("", (tree,)) if isinstance(tree, Leaf) else tree  # type: ignore[return-value]
 
 
 def simplify(tree: Node) -> Node:
-    """The tree that parsers learn: no traces and nothing empty, no functions (`NP-SBJ-1` is `NP`), `TOP` above."""
+    """The tree that parsers learn: without traces, empty constituents and functions (`NP-SBJ-1` is `NP`), below `TOP`."""
     top = _plain(tree)
     if top is None:
-        raise NotATree("it has no word but traces")
+        raise NotATree("it has no words, only traces")
     if isinstance(top, Node) and top.label in ROOTS:
         return Node(TOP, top.children)
     return Node(TOP, (top,))
@@ -108,12 +108,12 @@ def _plain(tree: Tree) -> Tree | None:
 
 
 def strip_suffix(label: str, cut: str) -> str:
-    """A label up to its first cutting character; one that begins with it, such as `-LRB-`, stays."""
+    """A label up to its first separator; one that starts with a separator, such as `-LRB-`, is kept."""
     return label[:1] + re.split(cut, label[1:], maxsplit=1)[0]
 
 
 def read_trees(*paths: str | Path) -> list[list[Node]]:
-    """The plain trees of each file. Every fault of every file is named with its line."""
+    """Read the simplified trees of each file; all faults are reported with their lines."""
     faults: list[str] = []
     files = [list(_read(Path(path), faults)) for path in paths]
     if faults:
@@ -122,7 +122,7 @@ def read_trees(*paths: str | Path) -> list[list[Node]]:
 
 
 def read_training_trees(path: str | Path) -> tuple[list[Node], list[str]]:
-    """The plain trees of a file to learn from, and what is wrong with lines that are not trees; an error if none is."""
+    """Read the simplified trees of a training file, and the faults of other lines; an error if there is no tree."""
     faults: list[str] = []
     trees = list(_read(Path(path), faults))
     if not trees:
@@ -143,31 +143,31 @@ def _read(path: Path, faults: list[str]) -> Iterator[Node]:
         except NotATree as fault:
             faults.append(f"{path}, line {line}: not a tree: {fault}")
     if count == len(faults):
-        faults.append(f"{path}: there are no trees in it")
+        faults.append(f"{path}: contains no trees")
 
 
 def _chunks(path: Path, faults: list[str]) -> Iterator[tuple[int, str]]:
-    """The text of each tree with the line it begins in: a tree begins at a line's first column and may go on indented."""
-    begun, lines = 0, list[str]()
+    """The text of each tree with its first line number: a tree starts in the first column and may continue indented."""
+    start, lines = 0, list[str]()
     for number, raw in enumerate(raw_lines(path), 1):
         try:
             line = raw.decode("utf-8")
         except UnicodeDecodeError:
             faults.append(f"{path}, line {number}: not valid UTF-8")
             continue
-        goes_on = lines and line[:1].isspace() and line.strip()
-        if lines and not goes_on:
-            yield begun, "\n".join(lines)
+        continues = lines and line[:1].isspace() and line.strip()
+        if lines and not continues:
+            yield start, "\n".join(lines)
             lines = []
         if line.strip():
-            begun = begun if goes_on else number
+            start = start if continues else number
             lines.append(line)
     if lines:
-        yield begun, "\n".join(lines)
+        yield start, "\n".join(lines)
 
 
 def leaves(tree: Tree) -> Iterator[Leaf]:
-    """The words of a tree in their order, each under its tag."""
+    """The words of a tree in order, each with its tag."""
     if isinstance(tree, Leaf):
         yield tree
         return
@@ -176,7 +176,7 @@ def leaves(tree: Tree) -> Iterator[Leaf]:
 
 
 def words(tree: Tree) -> list[str]:
-    """The words of a tree as they were written, brackets as brackets: what a parser is given."""
+    """The words of a tree with brackets unescaped: the input of a parser."""
     return [unescape_brackets(leaf.word) for leaf in leaves(tree)]
 
 
@@ -200,15 +200,15 @@ def to_brackets(tree: Tree) -> str:
 
 
 def write_trees(path: Path, trees: Iterable[Tree]) -> None:
-    """One tree a line."""
+    """Write one tree per line."""
     path.write_text("".join(f"{to_brackets(tree)}\n" for tree in trees), encoding="utf-8")
 
 
 def escape_brackets(word: str) -> str:
-    """A word as it may stand in a tree, where round brackets mean something else."""
+    """A word with round brackets escaped, as in a tree."""
     return word.replace("(", "-LRB-").replace(")", "-RRB-")
 
 
 def unescape_brackets(word: str) -> str:
-    """A word of a tree as it was in the text."""
+    """A word of a tree as in the text."""
     return word.replace("-LRB-", "(").replace("-RRB-", ")")

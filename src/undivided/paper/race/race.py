@@ -1,4 +1,4 @@
-"""The race: what came before the Transformer beside it, with the same parameters, data and budget. [paper 4, 6.1]"""
+"""The race: the Transformer and older models with the same number of parameters, data and budget. [paper 4, 6.1]"""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from undivided.paper.table3.table import Result, measure
 
 @dataclass(frozen=True)
 class Entrant:
-    """A model of the race: a kind, and what of it is not as in the recipe of that kind."""
+    """A model of the race: its kind, and how it differs from the recipe of that kind."""
 
     name: str
     kind: str
@@ -52,17 +52,17 @@ ENTRANTS = {
     "convolutional": Entrant("convolutional", "convolutional", {}),
     "transformer": Entrant("Transformer", "transformer", {}),
 }
-"""By the names of their folders and of `--models`."""
+"""By their names in `--models` and of their folders."""
 
 BUDGET: Values = {"train": {"average": 1, "validate_every": 1_000_000_000, "patience": 0}}
-"""No averaging, no time spent on validation before the end."""
+"""No averaging, and no validation before the end."""
 
 SPEED_LINES = 200
 """Test sentences whose translation is timed."""
 
 
 class RaceResult(NamedTuple):
-    """What one training gave, with what the race asks beyond Table 3."""
+    """The measurements of one training: those of Table 3, speed and reach."""
 
     result: Result
     target_tokens: int
@@ -127,7 +127,7 @@ def settings_for(config: RaceConfig, name: str) -> Values:
         applicable = {field.name for field in dataclasses.fields(ModelConfig) if _has(field, entrant.kind)}
         model = {key: value for key, value in base.get("model", {}).items() if key in applicable}
         own = merge(base, {}) | {"model": model}
-    # The same text, subwords, batches, search and budget for all: only the model and how fast it learns may differ.
+    # Text, subwords, batches, search and budget are the same for all; only the model and its learning rate may differ.
     shared: Values = {key: value for key, value in base.items() if key in ("data", "tokens", "batches", "search")}
     limits = ("minutes", "max_steps", "max_epochs", "threads", "device")
     budget = {key: base["train"][key] for key in limits if key in base.get("train", {})}
@@ -144,7 +144,7 @@ def _has(field: dataclasses.Field[Any], kind: str) -> bool:
 
 
 def count_parameters(config: ModelConfig) -> int:
-    """Of a model without its embeddings, which all models of a race have alike."""
+    """The parameters of a model without its embeddings, which are the same for all models of a race."""
     with torch.device("meta"):
         return sum(p.numel() for name, p in make_model(config, 8, 8).named_parameters()) - 8 * config.d_model * _matrices(config)
 
@@ -154,7 +154,7 @@ def _matrices(config: ModelConfig) -> int:
 
 
 def match_width(config: ModelConfig, target: int) -> int:
-    """The even `d_hidden` with which a recurrent or convolutional model has nearest to so many parameters."""
+    """The even `d_hidden` with which a recurrent or convolutional model comes closest to a number of parameters."""
     if config.kind not in RECURRENT + CONVOLUTIONAL:
         raise ValueError(f"{config.kind} models have no d_hidden")
 
@@ -171,7 +171,7 @@ def match_width(config: ModelConfig, target: int) -> int:
 
 
 def race(config: RaceConfig, console: Console) -> dict[str, list[RaceResult]]:
-    """Train and measure every entrant. Stopped, it goes on where it was: each training is a folder, and finished ones are kept."""
+    """Train and measure every entrant. Resumes after a stop: finished trainings are kept."""
     settings = {name: settings_for(config, name) for name in config.names}
     data = build_recipe(settings[config.names[0]]).data
     digests = corpus_digests([*data.train, *data.valid, config.test])
@@ -187,7 +187,7 @@ def race(config: RaceConfig, console: Console) -> dict[str, list[RaceResult]]:
 
 
 def measure_for_race(model: Path, test: CorpusFiles, digests: dict[str, str], console: Console) -> RaceResult:
-    """Measure a model, or read what was measured before."""
+    """Measure a model, or read its earlier measurement."""
     result = measure(model, test, digests, console)
     translator = Translator(model, engine="torch")
     key = fingerprint((model / "manifest.json").read_text(), sorted(digests.values()), "race")
@@ -209,7 +209,7 @@ def measure_for_race(model: Path, test: CorpusFiles, digests: dict[str, str], co
 
 
 def _translate_timed(translator: Translator, sources: Sequence[str]) -> tuple[int, float]:
-    """How many tokens the translations of some sentences have, and how long they took."""
+    """Translate some sentences: tokens of the translations, and seconds."""
     translator.translate(sources[:2])
     began = time.monotonic()
     outputs = translator.translate(sources)
@@ -218,7 +218,7 @@ def _translate_timed(translator: Translator, sources: Sequence[str]) -> tuple[in
 
 
 def length_bins(words: Sequence[int], count: int = 5) -> list[tuple[int, int]]:
-    """Ranges of sentence lengths with about as many sentences each."""
+    """Ranges of sentence lengths with about equally many sentences."""
     edges = sorted({int(edge) for edge in np.quantile(words, np.linspace(0, 1, count + 1))})
     if len(edges) == 1:
         return [(edges[0], edges[0])]

@@ -1,4 +1,4 @@
-"""How far gradients reach: what one source token, so many steps away, could change in the last word of a translation. [paper 4]"""
+"""How far gradients reach: the effect of a source token on the last target token, by distance. [paper 4]"""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from undivided.artifact import Artifact
 from undivided.data.batches import make_batch
 
 BIN = 8
-"""Steps of distance that are counted together."""
+"""Distances are binned by this many steps."""
 SENTENCES = 100
-"""As many are looked at: the longest, since only they have distance."""
+"""Number of sentences measured: the longest ones, as only they have long distances."""
 
 
 class Reach(NamedTuple):
-    """Mean size of the gradient at each distance, nearest first."""
+    """The mean norm of the gradient at each distance, nearest first."""
 
     distances: list[int]
-    """The middle of each bin, in steps of a chain from source token over both ends to the last target token."""
+    """The middle of each bin, in steps of a recurrent model from the source token to the last target token."""
     sizes: list[float]
 
 
@@ -38,7 +38,7 @@ def measure_reach(artifact: Artifact, sources: Sequence[str], targets: Sequence[
     for source, target in rows:
         sizes = gradients(artifact, source, target)
         for place, size in enumerate(sizes.tolist()):
-            # A recurrent model takes as many steps: on to the end of the source, then along the target.
+            # The steps of a recurrent model: to the end of the source, then along the target.
             found[(len(source) - place + len(target) - 1) // BIN].append(size)
     filled = sorted(number for number, values in found.items() if len(values) >= 5) or sorted(found)
     means = [sum(found[number]) / len(found[number]) for number in filled]
@@ -46,7 +46,7 @@ def measure_reach(artifact: Artifact, sources: Sequence[str], targets: Sequence[
 
 
 def gradients(artifact: Artifact, source: list[int], target: list[int]) -> Tensor:
-    """Of each source token, `S`: the norm of the gradient of the last target token's log-probability."""
+    """The norm of the gradient of the last target token's log-probability, for each source token: `S`."""
     model = artifact.model
     device = next(model.parameters()).device
     batch = make_batch([source], [target]).to(device)

@@ -19,18 +19,18 @@ Runs = dict[str, list[RaceResult]]
 
 
 def write_report(config: RaceConfig, runs: Runs, path: Path, arguments: Sequence[str]) -> str:
-    """Tables, charts, every figure as JSON; the main table itself."""
+    """Write tables, charts and all figures as JSON; return the main table."""
     first = next(iter(runs.values()))[0]
     bins = length_bins(first.source_words)
     spent = [each.result.seconds / 60 for row in runs.values() for each in row]
     lang = str(config.recipes["transformer"].get("data", {}).get("target_lang", ""))
-    lines = report.head(f"The race on {Path(config.test.source).stem}: before the Transformer, and the Transformer", arguments)
+    lines = report.head(f"The race on {Path(config.test.source).stem}: the Transformer and the models before it", arguments)
     lines += [
-        f"{plural(len(spent), 'training')} of {min(spent):.1f}–{max(spent):.1f} minutes, seeds 1 to {config.seeds}; the same text, "
-        f"subwords and batches; widths chosen so that all have as many parameters ({_spread(runs)}). "
-        f"BLEU `{signature(lang)}` with the "
-        "recipe's beam, perplexity of a subword. Tokens a second are target tokens on the machine above, in translation by PyTorch "
-        "for all. Bidirectional recurrent encoders; attention is additive; without it the final state is all the decoder has.",
+        f"{plural(len(spent), 'training')} of {min(spent):.1f}–{max(spent):.1f} minutes, seeds 1 to {config.seeds}, on the same "
+        f"text, subwords and batches; widths are chosen so that all have about the same number of parameters ({_spread(runs)}). "
+        f"BLEU `{signature(lang)}` with the recipe's beam; perplexity per subword. Speeds are target tokens per second on the "
+        "machine above, for translation with PyTorch. Recurrent encoders are bidirectional and attention is additive; without "
+        "attention the decoder sees only the encoder's final state.",
         "",
         shown := _table(runs),
         "",
@@ -42,8 +42,8 @@ def write_report(config: RaceConfig, runs: Runs, path: Path, arguments: Sequence
         "",
         "## How far gradients reach",
         "",
-        "Mean norm of the gradient of the last target token's log-probability with respect to a source token's embedding, by how "
-        "many steps a recurrent model would take between them; each model's is divided by its value at the nearest distance.",
+        "Mean norm of the gradient of the last target token's log-probability with respect to a source token's embedding, by the "
+        "number of steps of a recurrent model between them; each curve is divided by its value at the shortest distance.",
         "",
         f"![size of gradients by distance]({path.stem}-reach.svg)",
         "",

@@ -1,4 +1,4 @@
-"""The layer types of Table 1 and of the text around it: what the paper derives for them, and each as code. [paper 4, Table 1]"""
+"""The layer types of Table 1 and section 4: the derived costs of each, and its code. [paper 4, Table 1]"""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ class Shape(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """One row of Table 1, or a layer that the text speaks of."""
+    """One row of Table 1, or a layer mentioned in the text."""
 
     name: str
     complexity: str
     sequential: str
     path: str
     operations: Callable[[Shape], float]
-    """Multiplications and additions in pairs, leading terms."""
+    """Multiply-add pairs, leading terms."""
     sequential_operations: Callable[[Shape], float]
     path_length: Callable[[Shape], float]
     exponents: tuple[float, float]
     """Of n and of d in the complexity."""
     make: Callable[[Shape, torch.Generator], Layer]
     reach: Callable[[Shape, torch.Generator], Callable[[Tensor, Tensor, int], Tensor]]
-    """One more application of the layer to all positions at once: (states, inputs, how many before) → states."""
+    """Apply the layer once more to all positions: (states, inputs, number of earlier applications) → states."""
     weights: Callable[[Shape], float]
-    """Numbers that the layer has learned; every position needs them."""
+    """Number of weights of the layer."""
     held: Callable[[Shape], float]
-    """Numbers that it reads and writes for one sequence: inputs, outputs and what is between them."""
+    """Numbers read and written for one sequence: inputs, outputs and intermediate results."""
     place: str = "Table 1"
-    """Where the paper speaks of it."""
+    """Where the paper mentions it."""
 
 
 def weights(count: int, d: int, chance: torch.Generator) -> list[Tensor]:
-    """Some matrices `d d` that keep the size of what they multiply."""
+    """Random matrices `d d` that preserve the scale of their inputs."""
     return [torch.randn(d, d, generator=chance) / math.sqrt(d) for _ in range(count)]
 
 
 def self_attention(shape: Shape, chance: torch.Generator) -> Layer:
-    """Every position looks at every other; projections aside, as in the paper's count. [paper Table 1]"""
+    """Every position attends to every other; without projections, as the paper counts. [paper Table 1]"""
     return lambda x: attention(x, x, x)[0]
 
 
@@ -94,28 +94,28 @@ def separable(shape: Shape, chance: torch.Generator) -> Layer:
 
 
 def additive(shape: Shape, chance: torch.Generator) -> Layer:
-    """Every position looks at every other through a hidden layer. [paper 3.2.1]"""
+    """Every position attends to every other, with scores from a hidden layer. [paper 3.2.1]"""
     w, u = weights(2, shape.d, chance)
     v = torch.randn(shape.d, generator=chance) / math.sqrt(shape.d)
     return lambda x: additive_attention(x, x, x, w.to(x.dtype), u.to(x.dtype), v.to(x.dtype))
 
 
 def additive_attention(query: Tensor, key: Tensor, value: Tensor, w: Tensor, u: Tensor, v: Tensor) -> Tensor:
-    """Attention whose scores are v·tanh(q W + k U), as Bahdanau et al. have it. [paper 3.2.1]
+    """Attention whose scores are v·tanh(q W + k U), as in Bahdanau et al. [paper 3.2.1]
 
-    The tanh is in place: nothing but one hidden layer for each pair of positions is held, which is the least plain code can do.
+    The tanh is in place, so only one hidden layer for each pair of positions is held, the least that plain code can do.
     """
     hidden = (query @ w)[:, :, None] + (key @ u)[:, None]  # B T S d
     return (hidden.tanh_() @ v).softmax(dim=-1) @ value
 
 
 def restricted(shape: Shape, chance: torch.Generator) -> Layer:
-    """Every position looks at a neighbourhood of r. [paper Table 1]"""
+    """Every position attends to a neighbourhood of r. [paper Table 1]"""
     return lambda x: restricted_attention(x, x, x, shape.r)
 
 
 def restricted_attention(query: Tensor, key: Tensor, value: Tensor, r: int) -> Tensor:
-    """Attention to positions at most r/2 away, in O(r·n·d): blocks of r/2 queries see three blocks of keys. [paper 4]"""
+    """Attention to positions at most r/2 away, in O(r·n·d): blocks of r/2 queries attend to three blocks of keys. [paper 4]"""
     batch, n, d = query.shape
     block = max(1, r // 2)
     count = -(-n // block)
@@ -130,13 +130,13 @@ def restricted_attention(query: Tensor, key: Tensor, value: Tensor, r: int) -> T
 
 
 def _blocks(x: Tensor, block: int, count: int, around: int) -> Tensor:
-    """`B n d` → `m B b d`, with so many empty blocks before and after: neighbouring blocks lie beside each other in memory."""
+    """`B n d` → `m B b d`, with `around` empty blocks before and after; neighbouring blocks are adjacent in memory."""
     room = (0, 0, around * block, around * block + count * block - x.shape[1])
     return F.pad(x, room).unflatten(1, (-1, block)).transpose(0, 1).contiguous()
 
 
 def _near(n: int, block: int, count: int) -> Tensor:
-    """`m b 3b`: which of the three blocks of keys each query of a block may see."""
+    """`m b 3b`: the keys in the three blocks that each query of a block may attend to."""
     places = torch.arange(count * block).view(count, block, 1)
     seen = torch.arange(-block, 2 * block) + places[:, :1]  # m 1 3b
     return ((seen - places).abs() <= block) & (seen >= 0) & (seen < n)
@@ -145,7 +145,7 @@ def _near(n: int, block: int, count: int) -> Tensor:
 def _stack(
     make: Callable[[Shape, torch.Generator], Layer],
 ) -> Callable[[Shape, torch.Generator], Callable[[Tensor, Tensor, int], Tensor]]:
-    """Layers on top of each other."""
+    """A stack of the same layer."""
 
     def reach(shape: Shape, chance: torch.Generator) -> Callable[[Tensor, Tensor, int], Tensor]:
         layer = make(shape, chance)
@@ -155,7 +155,7 @@ def _stack(
 
 
 def _recurring(shape: Shape, chance: torch.Generator) -> Callable[[Tensor, Tensor, int], Tensor]:
-    """The recurrence, applied to all positions at once: each time, every state hears of the one before it."""
+    """The recurrence applied to all positions at once: each time, every state receives the one before it."""
     w, u = weights(2, shape.d, chance)
 
     def apply(states: Tensor, inputs: Tensor, before: int) -> Tensor:
@@ -166,7 +166,7 @@ def _recurring(shape: Shape, chance: torch.Generator) -> Callable[[Tensor, Tenso
 
 
 def _dilated(shape: Shape, chance: torch.Generator) -> Callable[[Tensor, Tensor, int], Tensor]:
-    """Convolutions over the k positions up to each, with holes between them that grow k-fold from layer to layer."""
+    """Causal convolutions whose dilation grows k-fold from layer to layer."""
     kernel = torch.rand(shape.d, shape.d, shape.k, generator=chance) / (shape.d * shape.k)
 
     def apply(states: Tensor, inputs: Tensor, before: int) -> Tensor:
@@ -178,7 +178,7 @@ def _dilated(shape: Shape, chance: torch.Generator) -> Callable[[Tensor, Tensor,
 
 
 def _dilated_separable(shape: Shape, chance: torch.Generator) -> Callable[[Tensor, Tensor, int], Tensor]:
-    """The same with separable convolutions: features apart, then all features of a position."""
+    """The same with separable convolutions: each feature by itself, then all features of a position."""
     depth = torch.rand(shape.d, 1, shape.k, generator=chance) / shape.k
     point = torch.rand(shape.d, shape.d, generator=chance) / shape.d
 
@@ -192,7 +192,7 @@ def _dilated_separable(shape: Shape, chance: torch.Generator) -> Callable[[Tenso
 
 
 def _layers_of_side(n: int, side: int) -> int:
-    """Layers until a side of so many positions a layer spans n."""
+    """Number of layers that span n positions when each reaches `side` positions further."""
     return max(1, math.ceil((n - 1) / side))
 
 
@@ -235,22 +235,22 @@ SEPARABLE = Kind(
 )  # fmt: skip
 
 KINDS: tuple[Kind, ...] = (SELF_ATTENTION, RECURRENT, CONVOLUTIONAL, RESTRICTED, SEPARABLE)
-"""All that are measured over n and d."""
+"""The layers measured over n and d."""
 
 CONTIGUOUS = CONVOLUTIONAL._replace(
-    name="convolutional, without holes", path="O(n/k)", path_length=lambda s: _layers_of_side(s.n, s.k // 2),
+    name="convolutional, contiguous", path="O(n/k)", path_length=lambda s: _layers_of_side(s.n, s.k // 2),
     reach=_stack(convolutional), place="text of section 4",
 )  # fmt: skip
-"""What the paper's text says of contiguous kernels, beside the dilated ones of its table."""
+"""Contiguous kernels, as in the paper's text; its table has dilated ones."""
 
 ADDITIVE = Kind(
     "additive attention", "O(n²·d + n·d²)", "O(1)", "O(1)",
     lambda s: 3 * s.n**2 * s.d + 2 * s.n * s.d**2, lambda s: 1, lambda s: 1, (2, 1), additive, _stack(additive),
     weights=lambda s: 2 * s.d**2 + s.d, held=lambda s: s.n**2 * s.d, place="section 3.2.1",
 )  # fmt: skip
-"""What attention was before, beside scaled dot products: of its operations, one n²·d is sums and tanh."""
+"""The older form of attention; one n²·d of its operations is sums and tanh."""
 
 
 def feed_forward_operations(shape: Shape) -> float:
-    """Of a position-wise feed-forward layer with d_ff = 4·d, as in the paper's base and big models. [paper 3.3]"""
+    """Operations of a position-wise feed-forward layer with d_ff = 4·d, as in the paper's models. [paper 3.3]"""
     return 2 * shape.n * shape.d * (4 * shape.d)

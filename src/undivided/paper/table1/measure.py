@@ -1,4 +1,4 @@
-"""Measuring layers: how far a gradient reaches, how long the chain of operations is, time and memory. [paper 4, Table 1]"""
+"""Measurements of layers: path length by gradients, chains of operations, time and memory. [paper 4, Table 1]"""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from torch.utils._pytree import tree_leaves
 from undivided.paper.table1.layers import KINDS, Kind, Layer, Shape
 
 SHORTEST = 0.005
-"""Seconds that one measurement takes at least; short layers are run several times."""
+"""Minimum seconds of one measurement; fast layers are run several times."""
 
 
 def path_length(kind: Kind, shape: Shape, seed: int = 1) -> int:
-    """Applications of a layer until the last position depends on the first input: the gradient is not zero any more."""
+    """Applications of a layer until the last position depends on the first input, that is, its gradient is not zero."""
     chance = torch.Generator().manual_seed(seed)
     apply = kind.reach(shape, chance)
-    # In double precision: what reaches through a hundred layers is small, but not zero.
+    # In double precision: after a hundred layers the gradient is small but not zero.
     inputs = torch.rand(1, shape.n, shape.d, generator=chance, dtype=torch.float64).requires_grad_()
     states: Tensor = inputs
     for before in range(2 * shape.n):
@@ -41,7 +41,7 @@ def path_length(kind: Kind, shape: Shape, seed: int = 1) -> int:
 
 
 def chain_length(layer: Layer, shape: Shape) -> int:
-    """The longest chain of operations that wait for each other, from a layer's input to its output."""
+    """The longest chain of dependent operations from a layer's input to its output."""
     inputs = torch.rand(1, shape.n, shape.d, requires_grad=True)
     longest: dict[Any, int] = {}
     stack: list[Any] = [layer(inputs).sum().grad_fn]
@@ -57,11 +57,11 @@ def chain_length(layer: Layer, shape: Shape) -> int:
 
 
 BATCH_FACTOR = {"recurrent": 16}
-"""Recurrence runs so many times as large batches: a product of its chain has one row for each sequence, and is slow with few."""
+"""Larger batches for the recurrence: its products have one row for each sequence, and are slow with few rows."""
 
 
 class Timing(NamedTuple):
-    """The median time of a layer at a shape, for one sequence of a batch."""
+    """The median time of a layer at one shape, per sequence of the batch."""
 
     kind: str
     n: int
@@ -82,7 +82,7 @@ def time_layers(
     advance: Callable[[int], None] = lambda count: None,
     kinds: Sequence[Kind] = KINDS,
 ) -> list[Timing]:
-    """Median times, all layers and shapes in turn in every repetition, so that what disturbs the machine disturbs all."""
+    """Median times; every repetition runs all layers and shapes in random order, so that disturbances affect all alike."""
     chance = torch.Generator().manual_seed(1)
     jobs = [(kind, shape, kind.make(shape, chance)) for kind in kinds for shape in shapes]
     seconds: list[list[float]] = [[] for _ in jobs]
@@ -101,7 +101,7 @@ def time_layers(
 
 
 def time_call(layer: Layer, x: Tensor) -> float:
-    """Seconds of one run, a short first one aside; CPU time where one thread computes, so that other programs do not count."""
+    """Seconds of one call, without a short first one; CPU time if one thread computes, so that other programs do not count."""
     clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
     began = clock()
     layer(x)
@@ -117,7 +117,7 @@ def time_call(layer: Layer, x: Tensor) -> float:
 
 
 class _LiveBytes(TorchDispatchMode):
-    """Counts the bytes of all results that are alive, and the most there were."""
+    """Counts the bytes of all live results, and their peak."""
 
     def __init__(self, given: Tensor) -> None:
         super().__init__()
@@ -142,9 +142,9 @@ class _LiveBytes(TorchDispatchMode):
 
 
 def peak_memory(layer: Layer, x: Tensor) -> int:
-    """The most bytes that a layer's results, also those on the way, take at once beside its input and weights.
+    """Peak bytes of a layer's results, intermediate ones included, besides its input and weights.
 
-    Counted at every operation, so the same on every machine; what an operation needs within itself is not seen.
+    Counted at every operation, so the same on every machine; memory used inside an operation is not counted.
     """
     with torch.inference_mode(), _LiveBytes(x) as held:
         layer(x)
@@ -152,7 +152,7 @@ def peak_memory(layer: Layer, x: Tensor) -> int:
 
 
 def cache_sizes() -> list[tuple[str, int]]:
-    """The caches of the first core and their bytes as Linux tells them, smallest first; none elsewhere."""
+    """Names and bytes of the first core's caches on Linux, smallest first; empty elsewhere."""
     found = []
     for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         level, kind, size = ((folder / name).read_text().strip() for name in ("level", "type", "size"))
@@ -162,19 +162,19 @@ def cache_sizes() -> list[tuple[str, int]]:
 
 
 class Fit(NamedTuple):
-    """seconds ≈ c · n^a · d^b over a range."""
+    """A fit seconds ≈ c · n^a · d^b over a range."""
 
     n: float
     d: float
     rate: tuple[float, float]
     """Billions of operations a second at the smallest and at the largest shape."""
     along_n: dict[int, float]
-    """The rate at each n, the geometric mean over d. Over a whole grid it grows as n to the derived less the fitted exponent."""
+    """The rate at each n, as the geometric mean over d; on a full grid it grows as n^(derived − fitted exponent)."""
     along_d: dict[int, float]
 
 
 def fit_exponents(points: Iterable[Timing]) -> Fit:
-    """Exponents by least squares on logarithms."""
+    """Fit the exponents by least squares on logarithms."""
     points = sorted(points, key=lambda point: point.operations)
     rows = np.array([[1.0, math.log(point.n), math.log(point.d)] for point in points])
     values = np.array([math.log(point.seconds) for point in points])
@@ -200,7 +200,7 @@ class Crossing(NamedTuple):
 
 
 def crossover(ours: Sequence[Timing], others: Sequence[Timing]) -> Crossing | None:
-    """Where the first layer begins to take longer than the second, between measured n on straight lines in logarithms."""
+    """The n at which the first layer becomes slower than the second, interpolated linearly in logarithms."""
     pairs = sorted((a, b) for a in ours for b in others if (a.n, a.d) == (b.n, b.d))
     for (low, low_other), (high, high_other) in pairwise(pairs):
         before, after = math.log(low.seconds / low_other.seconds), math.log(high.seconds / high_other.seconds)
@@ -212,5 +212,5 @@ def crossover(ours: Sequence[Timing], others: Sequence[Timing]) -> Crossing | No
 
 
 def _between(low: float, high: float, share: float) -> float:
-    """On a straight line in logarithms, a share of the way."""
+    """Interpolate linearly in logarithms."""
     return float(low ** (1 - share) * high**share)

@@ -21,7 +21,7 @@ NEAR = 2.0
 
 
 def write_report(setup: Setup, found: Measurements, threads: int, path: Path, arguments: Sequence[str]) -> str:
-    """Derived beside measured, with charts; the table of exponents itself."""
+    """Write the report with derived and measured values and charts; return the table of exponents."""
     fits = exponents(setup, found)
     shown = _fit_table(fits)
     width = setup.widths[len(setup.widths) // 2]
@@ -29,7 +29,7 @@ def write_report(setup: Setup, found: Measurements, threads: int, path: Path, ar
     lines += [*_derived(setup), "", "## Paths and chains, measured", "", _path_text(), "", _paths(found), ""]
     lines += ["## Complexity, measured", "", _timing_text(setup, threads), "", shown, "", *_exponent_notes(setup, fits), ""]
     lines += [f"![time by length at d = {width}]({path.stem}-time.svg)", ""]
-    lines += ["## Where self-attention stops being the cheaper one", "", *_crossing(setup, found), ""]
+    lines += ["## Where self-attention becomes slower than recurrence", "", *_crossing(setup, found), ""]
     lines += [f"![crossover by width]({path.stem}-crossover.svg)", ""]
     lines += ["## Additive and dot-product attention", "", *_additive(found)]
     report.write(path, lines)
@@ -40,7 +40,7 @@ def write_report(setup: Setup, found: Measurements, threads: int, path: Path, ar
 
 
 def _as_json(found: Measurements) -> str:
-    """Times and memory, for whoever wants to draw them otherwise."""
+    """Times and memory as JSON."""
     compared = [{**each._asdict(), "dot": each.dot._asdict(), "additive": each.additive._asdict()} for each in found.compared]
     return json.dumps({"timings": [each._asdict() for each in found.timings], "compared": compared}, indent=0)
 
@@ -55,12 +55,12 @@ def _derived(setup: Setup) -> list[str]:
     wide = SEPARABLE.operations(shape._replace(k=shape.n))
     both = SELF_ATTENTION.operations(shape) + feed_forward_operations(shape)
     return [
-        "Derived, as in the paper, and evaluated for n = 70, d = 512 (pairs of a multiplication and an addition, leading terms):",
+        "Derived as in the paper, and evaluated for n = 70, d = 512 (multiply-add pairs, leading terms):",
         "",
         report.table(header, rows),
         "",
-        "Restricted attention is computed in blocks that read half a neighbourhood more than they need, two products of 1.5·r·n·d "
-        "each, so it saves nothing where n is near r.",
+        "Restricted attention is computed in blocks that read half a neighbourhood more than they need (two products of "
+        "1.5·r·n·d each), so it saves nothing where n is close to r.",
         "",
         "With k = n a separable convolution takes O(n²·d + n·d²), as much as self-attention, O(n²·d), and a position-wise "
         f"feed-forward layer, O(n·d²), together. Counted with their factors at n = 70, d = 512: {wide:,.0f} and {both:,.0f}, since "
@@ -70,10 +70,10 @@ def _derived(setup: Setup) -> list[str]:
 
 def _path_text() -> str:
     return (
-        "Path: how often a layer is applied until the gradient of the last output by the first input is not zero any more, "
-        "measured / derived. One application of the recurrence lets every state hear of the one before it; the convolutions of the "
-        "table have holes that grow k-fold from layer to layer. Chain: the longest chain of operations in the graph of one layer "
-        "that wait for each other; for the recurrence it grows with n, for the others it does not."
+        "Path: the number of applications of a layer until the gradient of the last output with respect to the first input is not "
+        "zero, measured / derived. One application of the recurrence passes every state to the next position; the dilation of the "
+        "table's convolutions grows k-fold from layer to layer. Chain: the longest chain of dependent operations in the graph of "
+        "one layer; it grows with n for the recurrence, and for no other layer."
     )
 
 
@@ -88,14 +88,14 @@ def _paths(found: Measurements) -> str:
 
 
 def _timing_text(setup: Setup, threads: int) -> str:
-    clock = "its CPU time" if threads == 1 else "time by the clock"
+    clock = "CPU time" if threads == 1 else "wall-clock time"
     together = BATCH_FACTOR["recurrent"] * setup.batch
     return (
-        f"Time of one sequence in batches of {setup.batch} (recurrent: {together}, its products have a row for each sequence), "
+        f"Time per sequence in batches of {setup.batch} (recurrent: {together}, as its products have one row per sequence), "
         f"float32, no gradients, {plural(threads, 'thread')} ({clock}); n in {setup.lengths}, d in {setup.widths}, "
-        f"k = {setup.kernel}, r = {setup.neighbourhood}; the median of {plural(setup.repetitions, 'repetition')}, in "
-        "each of which every layer and shape has its turn in random order. Exponents are fitted by least squares on logarithms, "
-        f"seconds ≈ c·nᵃ·dᵇ, over all n and d of {setup.fit_from} and more. Attention is measured without its projections, as the "
+        f"k = {setup.kernel}, r = {setup.neighbourhood}; the median of {plural(setup.repetitions, 'repetition')}, each "
+        "with all layers and shapes in random order. Exponents are fitted by least squares on logarithms, "
+        f"seconds ≈ c·nᵃ·dᵇ, over all n and d from {setup.fit_from} on. Attention is measured without its projections, as the "
         "paper counts it."
     )
 
@@ -119,7 +119,7 @@ def _fit_table(fits: dict[str, Fit]) -> str:
 
 
 def _exponent_notes(setup: Setup, fits: dict[str, Fit]) -> list[str]:
-    """One sentence on whether all exponents are as derived, and why not where they are not."""
+    """Whether all exponents are as derived, and a likely cause where one is not."""
     lines = []
     for kind in KINDS:
         fit = fits[kind.name]
@@ -131,32 +131,32 @@ def _exponent_notes(setup: Setup, fits: dict[str, Fit]) -> list[str]:
 
 
 def _why(setup: Setup, kind: Kind, fit: Fit, name: str, high: bool) -> str:
-    """What bends the exponent of n or of d: the rate is not the same at all n, or at all d."""
+    """Why a fitted exponent differs: the rate changes with n, or with d."""
     along, other = (fit.along_n, "d") if name == "n" else (fit.along_d, "n")
     rates = ", ".join(f"{rate:.1f}" for rate in along.values())
     sizes = ", ".join(map(str, along))
     if high:
         cause = _outgrown_cache(setup, kind, fit, name)
     else:
-        cause = f"calls and passes over memory, which the count leaves out, grow less with {name} than the counted operations do"
+        cause = f"call overhead and memory traffic, which are not counted, grow more slowly with {name} than the counted operations"
     trend = "falls" if high else "rises"
     measured = f"{rates} G operations/s at {name} = {sizes} (geometric means over {other})"
     return f"The rate {trend} with {name}: {measured}. Likely cause: {cause}."
 
 
 def _outgrown_cache(setup: Setup, kind: Kind, fit: Fit, name: str) -> str:
-    """Which cache it is that what a layer works on does not fit any more as n or d grows, if any."""
+    """The cache, if any, that a layer's data outgrow as n or d grows."""
     for what, small, large in _growths(setup, kind, fit, name):
-        # Products go through the first cache in blocks, whatever their size: only the larger caches are felt.
+        # Matrix products are blocked for the first cache whatever their size, so only the larger caches matter.
         for level, room in reversed(cache_sizes()[1:]):
             if small <= room < large:
                 grown = f"{what} grow from {small / 2**20:.1f} to {large / 2**20:.1f} MiB"
                 return f"{grown} and no longer fit the {level} cache of {room / 2**20:g} MiB"
-    return "not the caches, as neither weights nor inputs outgrow one between these sizes: it is not known"
+    return "unknown; not the caches, as neither weights nor inputs outgrow one between these sizes"
 
 
 def _growths(setup: Setup, kind: Kind, fit: Fit, name: str) -> Iterator[tuple[str, float, float]]:
-    """Bytes of weights, and of what a batch holds, at the least and the largest n of the fit for every d; or the reverse."""
+    """Bytes of weights and of a batch at the smallest and largest n of the fit, for every d; or the reverse."""
     along, others, other = (fit.along_n, fit.along_d, "d") if name == "n" else (fit.along_d, fit.along_n, "n")
     batch = setup.batch * BATCH_FACTOR.get(kind.name, 1)
     for fixed in others:
@@ -178,8 +178,8 @@ def _crossing(setup: Setup, found: Measurements) -> list[str]:
             rows.append([f"{d}", f"{side} {n}", f"{side} {n / d:.2f}", "–", "–"])
     return [
         "By count, self-attention (n²·d) is cheaper than recurrence (n·d²) while n < d. Measured: the n where their times are "
-        "equal, on a straight line in logarithms between neighbouring n. As both count the same operations at n = d, n / d there "
-        "is the rate of self-attention divided by that of recurrence.",
+        "equal, interpolated linearly in logarithms between neighbouring n. As both count the same operations at n = d, n / d "
+        "there is the rate of self-attention divided by that of recurrence.",
         "",
         report.table(header, rows),
         "",
@@ -188,14 +188,14 @@ def _crossing(setup: Setup, found: Measurements) -> list[str]:
 
 
 def _uncrossed(found: Measurements, d: int) -> tuple[str, int]:
-    """On which side of which measured n the crossover lies where there is none between them."""
+    """Where the crossover lies if it is outside the measured n: over the largest or under the smallest."""
     ours, others = ({each.n: each.seconds for each in found.of(kind, d)} for kind in (SELF_ATTENTION, RECURRENT))
     last = max(ours)
     return ("over", last) if ours[last] <= others[last] else ("under", min(ours))
 
 
 def _crossover_notes(crossed: Sequence[tuple[int, Crossing | None]], found: Measurements) -> list[str]:
-    """Whether n ≈ d holds, and where it does not, which layer runs at the higher rate."""
+    """Whether n ≈ d holds; where it does not, which layer runs at the higher rate."""
     ratios = {d: at.n / d for d, at in crossed if at}
     far = [d for d, ratio in ratios.items() if not 1 / NEAR <= ratio <= NEAR]
     lines = []
@@ -230,13 +230,13 @@ def _unmeasured(d: int, side: str, n: int) -> str:
     verdict = (
         "n ≈ d does not hold there"
         if far
-        else f"whether it is within a factor of {NEAR:g} of n = d would take a longer or shorter --n"
+        else f"to tell whether it is within a factor of {NEAR:g} of n = d, use a wider range of --n"
     )
-    return f"At d = {d} {who} the quicker one at n = {n}, so the crossover is {side} n = {n / d:.2f}·d: {verdict}."
+    return f"At d = {d} {who} faster at n = {n}, so the crossover is {side} n = {n / d:.2f}·d: {verdict}."
 
 
 def _additive(found: Measurements) -> list[str]:
-    """Section 3.2.1's claim on cost, with figures. [paper 3.2.1]"""
+    """The paper's claim about the cost of additive attention, with figures. [paper 3.2.1]"""
     header = ["n", "operations, times", "dot-product, ms", "additive, ms", "times", "dot-product, MiB", "additive, MiB", "times"]
     rows = []
     for each in found.compared:
@@ -246,21 +246,21 @@ def _additive(found: Measurements) -> list[str]:
         rows.append([f"{each.dot.n}", f"{operations:.1f}", *times, f"{seconds:.1f}", *sizes, f"{held:.1f}"])
     return [
         "Section 3.2.1: both are similar in theoretical complexity, dot-product attention is much faster and more space-efficient "
-        f"in practice. Measured at d = {HEAD} for one sequence at a time: scaled dot products as in Eq. 1 beside scores from one "
-        "hidden layer of width d with tanh (Bahdanau et al.), its two products with the inputs included. Memory is the most that "
-        "results, also those on the way, take at once; `times` is additive by dot-product.",
+        f"in practice. Measured at d = {HEAD} for one sequence at a time: scaled dot products as in Eq. 1, and scores from one "
+        "hidden layer of width d with tanh (Bahdanau et al.), including its two products with the inputs. Memory is the peak of "
+        "all results, intermediate ones included; `times` is additive / dot-product.",
         "",
         report.table(header, rows),
         "",
         _additive_verdict(found.compared),
         "",
-        "That additive attention is the better one for large d_k where scores are not scaled is a claim on quality: "
-        "what scaling does is answered in docs/faq/sqrt-dk.md (`undivided paper faq --only sqrt-dk`).",
+        "The paper also says that additive attention is better for large d_k if scores are not scaled; that is a claim "
+        "about quality. What scaling does is answered in docs/faq/sqrt-dk.md (`undivided paper faq --only sqrt-dk`).",
     ]
 
 
 def _cost_ratios(each: AttentionComparison) -> tuple[float, float, float]:
-    """How many times the operations, the time and the memory of dot products additive attention has."""
+    """Operations, time and memory of additive attention divided by those of dot-product attention."""
     dot, additive = each.dot, each.additive
     return additive.operations / dot.operations, additive.seconds / dot.seconds, each.additive_bytes / each.dot_bytes
 
@@ -269,7 +269,7 @@ def _additive_verdict(compared: Sequence[AttentionComparison]) -> str:
     last = compared[-1]
     operations, seconds, held = _cost_ratios(last)
     agree = all(min(_cost_ratios(each)[1:]) > 1 for each in compared)
-    verdict = "at every n dot products are faster and smaller, as the paper says" if agree else "not at every n as the paper says"
+    verdict = "at every n dot products are faster and smaller, as the paper says" if agree else "the paper's claim fails at some n"
     return (
         f"At n = {last.dot.n} additive attention counts {operations:.1f} times the operations, takes {seconds:.1f} times the time "
         f"and {held:.1f} times the memory of dot-product attention; {verdict}."
@@ -285,4 +285,4 @@ def _crossover_chart(crossed: Sequence[tuple[int, Crossing | None]]) -> Chart:
     known = [(float(d), at.n) for d, at in crossed if at]
     equal = [(float(d), float(d)) for d, _ in crossed]
     series = [Series("n = d, by count", equal), Series("measured", known, connect=False)]
-    return Chart("Self-attention beside recurrence: equal times", "d, width", "n, positions", series, log=True)
+    return Chart("Where self-attention and recurrence take equal time", "d, width", "n, positions", series, log=True)

@@ -26,30 +26,30 @@ HEAD = 64
 """The width at which additive and dot-product attention are compared: d_k of the paper's models."""
 
 LONGEST = 2048
-"""Up to this n they are compared: additive attention holds n²·d numbers, a GiB here."""
+"""The longest n of that comparison: additive attention holds n²·d numbers, 1 GiB here."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What is measured."""
+    """What to measure."""
 
     lengths: list[int]
     widths: list[int]
     fit_from: int
-    """Exponents are fitted where n and d are at least this; below, the cost of calling dominates."""
+    """Exponents are fitted where n and d are at least this; below, call overhead dominates."""
     kernel: int
     neighbourhood: int
     batch: int
     repetitions: int
     paths: list[int]
-    """Lengths at which reach and chains are measured."""
+    """Sequence lengths for path lengths and chains."""
 
     def faults(self) -> list[str]:
-        """What is wrong with the numbers."""
+        """Faults in these settings."""
         found = []
         for name, values in (("--n", self.lengths), ("--d", self.widths)):
             if sum(value >= self.fit_from for value in values) < 2:
-                found.append(f"{name}: an exponent needs at least two values of {self.fit_from} and more (--fit-from)")
+                found.append(f"{name}: fitting an exponent needs at least two values from {self.fit_from} on (--fit-from)")
         if self.kernel % 2 == 0 or self.kernel < 3:
             found.append(f"--kernel: {self.kernel} is not odd and at least 3")
         if self.neighbourhood < 2:
@@ -65,12 +65,12 @@ class Setup:
         return Shape(n, d, self.kernel, self.neighbourhood)
 
     def heads(self) -> list[Shape]:
-        """Where additive and dot-product attention are compared."""
+        """The shapes at which additive and dot-product attention are compared."""
         return [self.shape(n, HEAD) for n in sorted({min(n, LONGEST) for n in self.lengths})]
 
 
 class AttentionComparison(NamedTuple):
-    """Dot-product and additive attention at one length: times, and the most bytes that their results take."""
+    """Dot-product and additive attention at one length: times and peak bytes."""
 
     dot: Timing
     additive: Timing
@@ -84,7 +84,7 @@ class Measurements:
 
     timings: list[Timing]
     paths: dict[str, list[tuple[int, int, float]]]
-    """Of each kind: (n, measured, derived)."""
+    """For each kind of layer: (n, measured, derived)."""
     chains: dict[str, list[tuple[int, int]]]
     compared: list[AttentionComparison]
 
@@ -94,7 +94,7 @@ class Measurements:
 
 
 def table1(setup: Setup, threads: int, console: Console) -> Measurements:
-    """Measure everything; the threads of this process are as before afterwards."""
+    """Measure everything; afterwards the number of threads is restored."""
     if faults := setup.faults():
         raise InputError("\n".join(faults))
     before = torch.get_num_threads()
@@ -116,7 +116,7 @@ def table1(setup: Setup, threads: int, console: Console) -> Measurements:
 
 
 def _compare(setup: Setup, progress: Progress) -> list[AttentionComparison]:
-    """Additive beside dot-product attention over n; one sequence at a time, as hidden layers are large."""
+    """Compare additive and dot-product attention over n, one sequence at a time, as hidden layers are large."""
     shapes = setup.heads()
     found = time_layers(shapes, 1, setup.repetitions, progress.advance, (SELF_ATTENTION, ADDITIVE))
     chance = torch.Generator().manual_seed(1)
@@ -128,11 +128,11 @@ def _compare(setup: Setup, progress: Progress) -> list[AttentionComparison]:
 
 
 def exponents(setup: Setup, found: Measurements) -> dict[str, Fit]:
-    """The fitted exponents of every kind, within the stated range."""
+    """The fitted exponents of every kind of layer."""
     low = setup.fit_from
     return {kind.name: fit_exponents(each for each in found.of(kind) if each.n >= low and each.d >= low) for kind in KINDS}
 
 
 def crossovers(setup: Setup, found: Measurements) -> list[tuple[int, Crossing | None]]:
-    """For every d, the n from which self-attention takes longer than recurrence."""
+    """For every d, the n above which self-attention is slower than recurrence."""
     return [(d, crossover(found.of(SELF_ATTENTION, d), found.of(RECURRENT, d))) for d in setup.widths]

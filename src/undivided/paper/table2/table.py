@@ -31,7 +31,7 @@ from undivided.paper.table2 import wmt
 from undivided.paper.table2.cost import PAPER, sustained_here, training_cost
 
 LENGTH = 30
-"""Tokens of a sentence that the count from shapes assumes; it matters little, for the products with weights dominate."""
+"""Tokens per sentence assumed when counting from shapes; it matters little, as products with weights dominate."""
 
 
 def compound_split_bleu(hypotheses: Sequence[str], references: Sequence[str], lang: str) -> Score:
@@ -60,7 +60,7 @@ def split_compounds(line: str) -> str:
 
 @dataclass(frozen=True)
 class Run:
-    """One recipe, trained on WMT 2014 and scored on newstest2014."""
+    """A recipe trained on WMT 2014 and scored on newstest2014."""
 
     recipe: Recipe
     facts: dict[str, Any]
@@ -70,31 +70,31 @@ class Run:
 
     @property
     def processes(self) -> int:
-        """How many trained together, each on a device of its own; one, where the training does not say."""
+        """Number of training processes, each on its own device; 1 if the training did not record it."""
         return int(self.facts.get("processes", 1))
 
     @property
     def cost(self) -> float:
-        """By the paper's accounting, of this machine."""
+        """The cost by the paper's accounting, on this machine."""
         return paper_cost(self.facts["seconds"] / 3600, self.processes, self.sustained)
 
     @property
     def counted(self) -> float:
-        """From the shapes: the tokens that training saw."""
+        """The cost counted from shapes, for the tokens that training saw."""
         vocab, tokens = self.facts["vocabulary"], self.facts["target_tokens"]
         return count_products(self.recipe.model, vocab, LENGTH, LENGTH).training_flops * tokens / LENGTH
 
 
 def refuse_torchrun(arguments: Sequence[str], out: Path) -> None:
-    """Refuse to run under torchrun, where every process would prepare, translate and report: only training is for several."""
+    """Refuse to run under torchrun, where every process would prepare, translate and report; only training is parallel."""
     size = os.environ.get("WORLD_SIZE", "1")
     if size != "1":
         steps = "\n  ".join(commands(arguments, out))
-        raise InputError(f"table 2 is the work of one process, not of {size}; several GPUs can train its model:\n  {steps}")
+        raise InputError(f"table 2 runs in one process, not in {size}; to train its model on several GPUs:\n  {steps}")
 
 
 def commands(arguments: Sequence[str], out: Path) -> list[str]:
-    """What to type for several GPUs: prepare, train on all of them, and the command again, which scores the finished model."""
+    """The commands for several GPUs: prepare, train on all of them, then score the finished model."""
     table = ["undivided", *(argument for argument in arguments if argument != "--prepare-only")]
     training = ["torchrun", "--nproc-per-node", "gpu", "-m", "undivided", "train", str(_recipe_of(out))]
     return [shlex.join(command) for command in ([*table, "--prepare-only"], training, table)]
@@ -105,27 +105,27 @@ def _recipe_of(out: Path) -> Path:
 
 
 def prepare(values: Values, data: Path, out: Path, checksums: Path | None, console: Console) -> tuple[Values, wmt.Prepared]:
-    """The text of a recipe's language pair, and the recipe with its files; `undivided train` finds that in `out` too."""
+    """Prepare the text of a recipe's language pair, and write the recipe with its files to `out` for `undivided train`."""
     draft = build_recipe(values)
     target = draft.data.target_lang
     if draft.data.source_lang != "en" or target not in wmt.TRAIN:
         known = ", ".join(f"en–{each}" for each in wmt.TRAIN)
-        raise InputError(f"data.target_lang: table 2 is about {known}, not {draft.data.source_lang or '?'}–{target or '?'}")
+        raise InputError(f"data.target_lang: table 2 has {known}, not {draft.data.source_lang or '?'}–{target or '?'}")
     text = wmt.prepare(data, target, out / "data", checksums, console)
     places = {"data": {part: [text.paths[part]] for part in ("train", "valid")}, "train": {"out": str(out / "model")}}
-    # Through JSON, for YAML knows no keys but plain text, and those of a recipe know their line.
+    # Through JSON: keys of a recipe carry their line number, and YAML writes plain strings only.
     full: Values = json.loads(json.dumps(merge(values, places)))
     write_atomic(_recipe_of(out), yaml.safe_dump(full, allow_unicode=True, sort_keys=False).encode())
     return full, text
 
 
 def train_and_score(values: Values, data: Path, out: Path, checksums: Path | None, console: Console) -> Run:
-    """Prepare the data, train, average, translate newstest2014 and score it. Stopped, it goes on where it was."""
-    import_sacremoses()  # what is missing for the scores is missed before the training
+    """Prepare the data, train, average, translate newstest2014 and score it. Resumes after a stop."""
+    import_sacremoses()  # a missing package must be reported before the training
     full, text = prepare(values, data, out, checksums, console)
     model = train_or_load(full, console)
     draft = build_recipe(full)
-    # PyTorch, for 8-bit weights would cost BLEU.
+    # PyTorch, as 8-bit weights would cost BLEU.
     translator = Translator(model, draft.train.device, draft.train.threads, "torch")
     target = draft.data.target_lang
     sources, references = (read_lines(path) for path in text.paths["test"])
@@ -137,7 +137,7 @@ def train_and_score(values: Values, data: Path, out: Path, checksums: Path | Non
 def _translate_test(
     translator: Translator, model: Path, sources: Sequence[str], out: Path, target: str, console: Console
 ) -> list[str]:
-    """Every line as it is, for one of WMT is one sentence; kept, so that it is not done again."""
+    """Translate every line as one sentence, as WMT has it; the result is kept and not computed again."""
     progress = Progress(console, "translated lines", len(sources))
     key = fingerprint((model / "manifest.json").read_text(), translator.search_config(sentences=False))
 
@@ -150,13 +150,13 @@ def _translate_test(
 
 
 def write_report(run: Run | None, path: Path, arguments: Sequence[str]) -> str:
-    """The costs, the paper's table, and what was trained here; the table of costs itself."""
+    """Write costs, the paper's table, and the results of a training; return the table of costs."""
     shown = cost_table()
     lines = report.head("Table 2: BLEU on newstest2014 and the cost of training", arguments)
     lines += [_cost_text(), "", shown, ""]
     if run is None:
         lines += [
-            "No model was trained for this page; with a recipe and the files of WMT 2014, one is, and its BLEU is here too.",
+            "No model was trained for this report; with a recipe and the files of WMT 2014 it also has the BLEU of a model.",
             "",
         ]
     else:
@@ -171,14 +171,14 @@ def write_report(run: Run | None, path: Path, arguments: Sequence[str]) -> str:
 
 
 def _cost_chart() -> Chart:
-    """The paper's own table as a picture: the best corner is the upper left one."""
+    """The paper's own table as a picture; the best corner is the upper left."""
     pairs = {
         "en–de": [(row.name, row.bleu_de, row.cost_de) for row in PAPER],
         "en–fr": [(row.name, row.bleu_fr, row.cost_fr) for row in PAPER],
     }
     series = []
     for pair, rows in pairs.items():
-        for who, ours in (("Transformer", True), ("before it", False)):
+        for who, ours in (("Transformer", True), ("earlier", False)):
             chosen = [row[1:] for row in rows if row[0].startswith("Transformer") == ours]
             points = [(math.log10(cost), score) for score, cost in chosen if score and cost]
             series.append(Series(f"{pair}, {who}", points, connect=False))
@@ -192,7 +192,7 @@ def _figure(value: float | None) -> str:
 
 
 def cost_table() -> str:
-    """base and big: the paper's accounting beside a count from their shapes."""
+    """The cost of base and big by the paper's accounting, and counted from their shapes."""
     header = [
         "model",
         "hours on 8 P100",
@@ -215,10 +215,10 @@ def cost_table() -> str:
 
 def _cost_text() -> str:
     return (
-        "The paper's accounting is training time × GPUs × the single-precision rate that a GPU sustains "
-        f"({', '.join(f'{name} {rate / 1e12:g}' for name, rate in SUSTAINED.items())} TFLOPS). The count from shapes is every "
-        "product of a step, forward and twice backward, of batches of 25,000 source and 25,000 target tokens in sentences of "
-        f"{LENGTH}, over a vocabulary of 37,000: what the arithmetic itself needs, without what the machine spends on waiting."
+        "The paper's accounting is training time × GPUs × the sustained single-precision rate of a GPU "
+        f"({', '.join(f'{name} {rate / 1e12:g}' for name, rate in SUSTAINED.items())} TFLOPS). The count from shapes adds up "
+        "all products of a step, forward and twice that backward, for batches of 25,000 source and 25,000 target tokens in "
+        f"sentences of {LENGTH} and a vocabulary of 37,000: the arithmetic itself, without the time a machine spends waiting."
     )
 
 
@@ -229,12 +229,12 @@ def _run_text(run: Run) -> list[str]:
         f"Preset {run.recipe.preset}, {data.source_lang}–{data.target_lang}, {facts['parameters']:,} parameters, "
         f"vocabulary {facts['vocabulary']:,}, {facts['steps']:,} steps on {facts['device']}, weights: {facts['weights']}; "
         f"beam {search.beam_size}, α {search.length_penalty:g}. Every line was translated as one sentence, by PyTorch with the "
-        "weights as they were trained.",
+        "trained weights.",
         "",
         report.table(["figure", "value", "how"], _figures(run)),
         "",
-        f"{wmt.SIZES[data.target_lang]} Published sums are those that two data-set libraries (sha256) and sacreBLEU (md5) list; "
-        "we never held the files against them ourselves.",
+        f"{wmt.SIZES[data.target_lang]} The published checksums are those listed by two data-set libraries (sha256) and "
+        "sacreBLEU (md5); we have not verified them against the files ourselves.",
         "",
         report.table(["file", "sha256", "checked"], files),
     ]
@@ -242,11 +242,11 @@ def _run_text(run: Run) -> list[str]:
 
 def _figures(run: Run) -> list[list[str]]:
     facts = run.facts
-    signatures = [score.signature.replace("|", "\\|") for score in run.scores]  # A bare bar would begin the next cell.
+    signatures = [score.signature.replace("|", "\\|") for score in run.scores]  # A bare bar would start the next cell.
     rows = [[score.name, f"{score.score:.2f}", f"`{name}`"] for score, name in zip(run.scores, signatures, strict=True)]
     how = f"{duration(facts['seconds'])} × {plural(run.processes, 'device')} × {run.sustained / 1e9:.0f} GFLOPS, measured now"
     if "processes" not in facts:
-        how += "; the training does not say how many processes it had: one is assumed, multiply by their number"
+        how += "; the training did not record its number of processes: one is assumed"
     rows.append(["FLOPs by the paper's accounting", f"{run.cost:.2e}", how])
     rows.append(["FLOPs counted from shapes", f"{run.counted:.2e}", f"{facts['target_tokens']:,} target tokens"])
     return rows

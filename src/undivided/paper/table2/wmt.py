@@ -1,4 +1,4 @@
-"""The WMT 2014 data of the paper, from the standard files as they are published. [paper 5.1]"""
+"""The WMT 2014 data of the paper, from the standard files as published. [paper 5.1]"""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from undivided.core.files import open_atomic
 
 
 class Corpus(NamedTuple):
-    """One parallel corpus inside a published file: names of its sides, source first; of names with `|` between, one is there."""
+    """One parallel corpus inside a published archive: file names of source and target; `a|b` means either name."""
 
     archive: str
     source: str
@@ -50,7 +50,7 @@ SIZES = {
     "de": "The standard files hold about 4.5 million pairs, as the paper says.",
     "fr": "The standard files hold about 40.8 million pairs; the paper says 36 million, but not how it filtered.",
 }
-"""How much there is to learn from, by the target."""
+"""The amount of training data, by target language."""
 
 PUBLISHED: dict[str, dict[str, str]] = {
     "sha256": {
@@ -60,25 +60,25 @@ PUBLISHED: dict[str, dict[str, str]] = {
     },
     "md5": {"test-full.tgz": "a8cd784e006feb32ac6f3d9ec7eb389a"},
 }
-"""Sums by their kind, as others publish them: sha256 as two data-set libraries list it, md5 as sacreBLEU does.
+"""Published checksums: sha256 as listed by two data-set libraries, md5 as listed by sacreBLEU.
 
-We never held the files against them, so one that differs is only warned of.
+We have not verified them against the files, so a difference is only a warning.
 """
 
 
 class Prepared(NamedTuple):
-    """The text of a language pair, and the published files that it was made from."""
+    """The text of a language pair, and the published files it came from."""
 
     paths: dict[str, list[str]]
     """`train`, `valid` and `test`: source and target of each."""
     sha256: dict[str, str]
-    """Of every published file."""
+    """Of each published file."""
     checked: dict[str, str]
-    """What the sums of every file were compared with, and how that went."""
+    """For each file, what its checksum was compared with, and the result."""
 
 
 def held_out(target: str) -> dict[str, Corpus]:
-    """newstest2013 to choose by, newstest2014 to be judged on."""
+    """newstest2013 for validation, newstest2014 for the test."""
     pair = f"{target}en"
     return {
         "valid": Corpus(
@@ -89,20 +89,20 @@ def held_out(target: str) -> dict[str, Corpus]:
 
 
 def prepare(data: Path, target: str, out: Path, checksums: Path | None, console: Console) -> Prepared:
-    """`train`, `valid` and `test` as two aligned text files each under `out`, made once. All faults are named at once.
+    """`train`, `valid` and `test` as two aligned text files each under `out`, made once. All faults are reported together.
 
-    The sums of the files are written down beside the text: what is made already is checked by them, and needs the files no more.
+    The checksums of the files are stored beside the text, so that prepared text can be checked without the files.
     """
     parts = {"train": TRAIN[target], **{part: (corpus,) for part, corpus in held_out(target).items()}}
     paths = {part: [str(out / f"{part}.{lang}") for lang in ("en", target)] for part in parts}
     names = list(dict.fromkeys(corpus.archive for corpora in parts.values() for corpus in corpora))
     if all(_sums_file(kind, out).exists() for kind in PUBLISHED):
         sums = _recorded_sums(out, names)
-        console.say(f"{out}: prepared already")
-        return Prepared(paths, sums["sha256"], _check_sums(sums, checksums, f"get it again and remove {out}", console))
+        console.say(f"{out}: already prepared")
+        return Prepared(paths, sums["sha256"], _check_sums(sums, checksums, f"download it again and remove {out}", console))
     archives = _archives(data, names)
     sums = {kind: {name: _sum(path, kind) for name, path in archives.items()} for kind in PUBLISHED}
-    checked = _check_sums(sums, checksums, "get it again", console)
+    checked = _check_sums(sums, checksums, "download it again", console)
     out.mkdir(parents=True, exist_ok=True)
     for part, corpora in parts.items():
         _write_part(corpora, archives, [Path(path) for path in paths[part]], console)
@@ -112,15 +112,15 @@ def prepare(data: Path, target: str, out: Path, checksums: Path | None, console:
 
 
 def _sums_file(kind: str, out: Path) -> Path:
-    """Where sums are written down, in the form of `sha256sum` and `md5sum`."""
+    """The file of stored checksums, in the format of `sha256sum` and `md5sum`."""
     return out / f"{kind}.txt"
 
 
 def _recorded_sums(out: Path, names: Sequence[str]) -> dict[str, dict[str, str]]:
-    """By kind, the sums of the files that text was made from; it must be the text of these files."""
+    """By kind, the stored checksums of the files that the text came from; they must be these files."""
     sums = {kind: _read_sums(_sums_file(kind, out)) for kind in PUBLISHED}
     if any(found.keys() != set(names) for found in sums.values()):
-        raise InputError(f"{out}: holds text of other files, those of another language pair; choose another --out")
+        raise InputError(f"{out}: contains the text of another language pair; choose another --out")
     return sums
 
 
@@ -130,18 +130,18 @@ def _sum(path: Path, kind: str) -> str:
 
 
 def _archives(data: Path, names: Sequence[str]) -> dict[str, Path]:
-    """The published files, wherever under the folder they lie."""
+    """The paths of the published files, anywhere under the folder."""
     if not data.is_dir():
-        raise InputError(f"{data}: no such folder; it should hold the files of WMT 2014: {', '.join(dict.fromkeys(names))}")
+        raise InputError(f"{data}: no such folder; it should contain the files of WMT 2014: {', '.join(dict.fromkeys(names))}")
     there = {path.name: path for path in sorted(data.rglob("*")) if path.is_file()}
-    missing = [f"{data}: {name} is not there" for name in dict.fromkeys(names) if name not in there]
+    missing = [f"{data}: {name} is missing" for name in dict.fromkeys(names) if name not in there]
     if missing:
         raise InputError(list_faults("the data have", missing))
     return {name: there[name] for name in dict.fromkeys(names)}
 
 
 def _check_sums(sums: dict[str, dict[str, str]], checksums: Path | None, remedy: str, console: Console) -> dict[str, str]:
-    """What each file was compared with. The user's own list binds, as far as it goes; a published sum only warns."""
+    """Compare each file with the user's checksums (a difference is an error), else with published ones (a warning)."""
     wanted = _read_sums(checksums) if checksums is not None else {}
     faults = [
         f"{name}: sha256 is {sha256}, but {checksums} says {wanted[name]}; {remedy}"
@@ -165,16 +165,16 @@ def _compare_published(name: str, sums: dict[str, dict[str, str]], console: Cons
             if found == published[name]:
                 return f"as published ({kind})"
             console.warn(
-                f"{name}: its {kind} is {found}, the published one {published[name]}; it may be another upload of the same, "
-                "or damaged"
+                f"{name}: its {kind} is {found}, the published one is {published[name]}; it may be another upload of the same "
+                "file, or damaged"
             )
             return f"differs: {kind} {found}, published {published[name]}"
-    console.say(f"{name}: unchecked, for we know of no published sum; --checksums FILE can name one")
-    return "unchecked: no published sum"
+    console.say(f"{name}: not checked, as no published checksum is known; --checksums FILE can give one")
+    return "not checked: no published checksum"
 
 
 def _read_sums(path: Path) -> dict[str, str]:
-    """A list as `sha256sum` writes it: the sum of every file, by its name without folders."""
+    """Read the output of `sha256sum`: checksums by file name, without folders."""
     try:
         lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
@@ -183,7 +183,7 @@ def _read_sums(path: Path) -> dict[str, str]:
 
 
 def _write_part(corpora: Sequence[Corpus], archives: dict[str, Path], paths: Sequence[Path], console: Console) -> None:
-    """All corpora of a part, one after the other, in two files that appear when they are whole."""
+    """Write all corpora of a part, one after the other, to two files that appear when they are complete."""
     with ExitStack() as stack:
         outs = [stack.enter_context(open_atomic(path)) for path in paths]
         for corpus in corpora:
@@ -211,17 +211,17 @@ def _append(archive: Path, names: str, out: BinaryIO, console: Console) -> int:
 
 @contextmanager
 def _member(archive: Path, names: Sequence[str]) -> Iterator[tuple[str, BinaryIO]]:
-    """One file inside a tar archive, unpacked where it is gzip."""
+    """Open a file inside a tar archive, decompressed if it is gzip."""
     try:
         with tarfile.open(archive) as tar:
             members = {Path(each.name).name: each for each in tar if each.isfile()}
             name = next((name for name in names if name in members), "")
             stream = tar.extractfile(members[name]) if name else None
             if stream is None:
-                raise InputError(f"{archive}: holds no {' or '.join(names)}")
+                raise InputError(f"{archive}: contains no {' or '.join(names)}")
             yield name, cast(BinaryIO, gzip.GzipFile(fileobj=stream) if name.endswith(".gz") else stream)
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{archive}: damaged or not a tar archive: {error}; get it again") from None
+        raise InputError(f"{archive}: damaged or not a tar archive: {error}; download it again") from None
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:

@@ -27,12 +27,12 @@ from undivided.paper.table3.verdicts import (
 
 
 def signature(lang: str) -> str:
-    """How BLEU was computed."""
+    """The sacreBLEU signature for a target language."""
     return bleu(["a"], ["a"], lang).signature
 
 
 def write_report(config: Table3Config, table: Sequence[RowResult], path: Path, arguments: Sequence[str]) -> str:
-    """The table beside the paper's, sentences on agreement, a chart, and every figure as JSON; the table itself."""
+    """Write the table beside the paper's, the verdicts, a chart, and all figures as JSON; return the table."""
     recipe = base_recipe(config)
     verdicts = compare_with_base(table)
     lines = report.head(f"Table 3 on {Path(config.test.source).stem}: variations of a recipe", arguments)
@@ -41,10 +41,9 @@ def write_report(config: Table3Config, table: Sequence[RowResult], path: Path, a
         f"{plural(sum(len(row.results) for row in table), 'training')} of {min(spent):.1f}–{max(spent):.1f} minutes each "
         f"({plural(len(table[0].results), 'seed')} of base, {config.other_seeds} of the others), measured on "
         f"`{Path(config.test.source).name}`: beam {recipe.search.beam_size}, α {recipe.search.length_penalty:g}, no averaged "
-        f"checkpoints, decoded by PyTorch in float32, BLEU `{signature(recipe.data.target_lang)}`, perplexity of a subword. "
-        "Where the budget is time, larger rows "
-        "take fewer steps. The paper's figures are of newstest2013 after 100,000 steps (big: 300,000) on "
-        "eight GPUs, whatever a step cost.",
+        f"checkpoints, decoded by PyTorch in float32, BLEU `{signature(recipe.data.target_lang)}`, perplexity per subword. "
+        "If the budget is time, larger models take fewer steps. The paper's figures are for newstest2013 after 100,000 steps "
+        "(big: 300,000) on eight GPUs.",
         "",
         shown := _table(table, verdicts),
         "",
@@ -64,7 +63,7 @@ def write_report(config: Table3Config, table: Sequence[RowResult], path: Path, a
 
 
 def _spread(base: RowResult) -> list[str]:
-    """How far apart trainings of the same recipe are."""
+    """How much trainings of the same recipe differ."""
     if len(base.results) < 2:
         return []
     figures = [("BLEU", base.bleus), ("perplexity", base.perplexities)]
@@ -76,7 +75,7 @@ def _spread(base: RowResult) -> list[str]:
 
 
 def _finite(value: Any) -> Any:
-    """What JSON can hold: an infinite noise, where base has one seed only, is none."""
+    """A value for JSON: an infinite noise becomes null."""
     if isinstance(value, dict):
         return {key: _finite(each) for key, each in value.items()}
     return None if value == math.inf else value

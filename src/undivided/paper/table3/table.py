@@ -1,4 +1,4 @@
-"""Table 3: variations of a recipe trained with equal budget, scored, and set beside the paper's. [paper 6.2, Table 3]"""
+"""Table 3: train variations of a recipe with equal budgets, and score them. [paper 6.2, Table 3]"""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from undivided.paper.table3.variations import Row, describe_changes
 from undivided.training.recipe import resolve_run
 
 BUDGET: Values = {"train": {"validate_every": 1_000_000_000, "patience": 0}}
-"""Unless a recipe says otherwise, no time is spent on validation before the end."""
+"""By default, no validation before the end."""
 NO_AVERAGE: Values = {"train": {"average": 1}}
-"""As in the paper, whatever a recipe says."""
+"""No averaged checkpoints, as in the paper, whatever the recipe says."""
 
 
 @dataclass(frozen=True)
 class Table3Config:
-    """What to train: which rows, how many seeds, on what."""
+    """What to train: rows, seeds, data and folder."""
 
     values: Values
     rows: list[Row]
@@ -52,21 +52,21 @@ Figure: TypeAlias = Callable[[np.ndarray], float]
 
 
 class Result(NamedTuple):
-    """One training, measured on held-out pairs; additive counts for each sentence."""
+    """One training measured on held-out pairs, as additive counts for each sentence."""
 
     parameters: int
     steps: int
     epochs: int
     seconds: float
     bleu_counts: list[list[int]]
-    """Of each sentence: matches and n-grams of 1 to 4 words, length, length of the reference."""
+    """For each sentence: matches and totals of n-grams of 1 to 4 words, length, reference length."""
     nll_counts: list[list[float]]
-    """Of each sentence: negative log-likelihood of the reference, and tokens."""
+    """For each sentence: negative log-likelihood of the reference, and its tokens."""
 
 
 @dataclass(frozen=True)
 class RowResult:
-    """A row with all its seeds."""
+    """A row with the results of all its seeds."""
 
     row: Row
     change: str
@@ -84,12 +84,12 @@ class RowResult:
 
     @property
     def bleus(self) -> list[float]:
-        """One for each seed."""
+        """One value for each seed."""
         return [bleu_of(sums) for sums in self.bleu_counts.sum(axis=1)]
 
     @property
     def perplexities(self) -> list[float]:
-        """One for each seed."""
+        """One value for each seed."""
         return [math.exp(log_perplexity_of(sums)) for sums in self.nll_counts.sum(axis=1)]
 
 
@@ -101,12 +101,12 @@ def bleu_of(sums: np.ndarray) -> float:
 
 
 def log_perplexity_of(sums: np.ndarray) -> float:
-    """The mean negative log-likelihood of a token."""
+    """The mean negative log-likelihood per token."""
     return float(sums[0] / max(1.0, float(sums[1])))
 
 
 def sentence_counts(outputs: Sequence[str], references: Sequence[str], lang: str) -> list[list[int]]:
-    """What BLEU sums up, for each sentence."""
+    """The counts of each sentence that BLEU adds up."""
     metric = bleu_metric(lang)
     metric.effective_order = True
     scores = [metric.sentence_score(output, [reference]) for output, reference in zip(outputs, references, strict=True)]
@@ -114,7 +114,7 @@ def sentence_counts(outputs: Sequence[str], references: Sequence[str], lang: str
 
 
 def table3(config: Table3Config, console: Console) -> list[RowResult]:
-    """Train and measure every row. Stopped, it goes on where it was: each training is a folder, and finished ones are kept."""
+    """Train and measure every row. Resumes after a stop: finished trainings are kept."""
     base = base_recipe(config)
     digests = corpus_digests([*base.data.train, *base.data.valid, config.test])
     pin_settings(config.out / "table3.json", {"corpora": sorted(digests.values()), "preset": base.preset}, "a table")
@@ -132,17 +132,17 @@ def table3(config: Table3Config, console: Console) -> list[RowResult]:
 
 
 def base_recipe(config: Table3Config) -> Recipe:
-    """The full recipe that rows vary, with the preset that suits the corpus if it names none."""
+    """The full recipe that rows vary; without a preset, the one chosen for the size of the corpus."""
     if not config.values.get("data", {}).get("valid"):
-        raise InputError("which model is best? Name held-out pairs: --valid SOURCE TARGET")
+        raise InputError("no validation data to choose models by: add --valid SOURCE TARGET")
     place = {"train": {"out": str(config.out / "base-1")}}
     return resolve_run(merge(config.values, place), Console(quiet=True)).recipe
 
 
 def measure(model: Path, test: CorpusFiles, digests: dict[str, str], console: Console) -> Result:
-    """Translate the test pairs and score them, or read what was measured before.
+    """Translate and score the test pairs, or read the earlier measurement.
 
-    All by PyTorch: 8-bit weights cost some models more than others, and not every row can have them.
+    Always by PyTorch: 8-bit weights cost some models more than others, and not every row supports them.
     """
     translator = Translator(model, engine="torch")
     key = fingerprint((model / "manifest.json").read_text(), translator.search_config(), sorted(digests.values()), "whole lines")

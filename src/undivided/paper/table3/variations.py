@@ -1,4 +1,4 @@
-"""The rows of Table 3 as variations of any recipe, each scaled from it as the paper's is from base. [paper 6.2, Table 3]"""
+"""The rows of Table 3 as variations of any recipe, scaled as the paper's rows are from base. [paper 6.2, Table 3]"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from undivided.core.errors import InputError
 
 
 class Published(NamedTuple):
-    """What the paper prints for a row: on newstest2013, English to German."""
+    """The paper's results of a row, on newstest2013, English to German."""
 
     perplexity: float
     bleu: float
@@ -20,7 +20,7 @@ class Published(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One row: what it changes in the paper, and the same change made to a recipe."""
+    """One row: its change in the paper, and the same change to a recipe."""
 
     name: str
     change: str
@@ -29,7 +29,7 @@ class Row(NamedTuple):
 
 
 def heads(count: Callable[[int], int]) -> Callable[[Recipe], Values]:
-    """Another number of heads, as wide together as before: the amount of computation stays. [paper Table 3, A]"""
+    """Change the number of heads at constant total width, so that the computation stays the same. [paper Table 3, A]"""
 
     def vary(recipe: Recipe) -> Values:
         n_heads = count(recipe.model.n_heads)
@@ -40,7 +40,7 @@ def heads(count: Callable[[int], int]) -> Callable[[Recipe], Values]:
 
 
 def key_width(factor: float) -> Callable[[Recipe], Values]:
-    """Narrower keys and queries; values stay. [paper Table 3, B]"""
+    """Narrower keys and queries; values as they are. [paper Table 3, B]"""
     return lambda recipe: {"model": {"d_k": scale(recipe.model.key_width, factor), "d_v": recipe.model.value_width}}
 
 
@@ -55,7 +55,7 @@ def depth(factor: float) -> Callable[[Recipe], Values]:
 
 
 def width(factor: float) -> Callable[[Recipe], Values]:
-    """Another d_model, with heads as wide in proportion; feed-forward layers stay. [paper Table 3, C]"""
+    """Change d_model, with head widths in proportion and feed-forward layers as they are. [paper Table 3, C]"""
 
     def vary(recipe: Recipe) -> Values:
         model = recipe.model
@@ -67,24 +67,24 @@ def width(factor: float) -> Callable[[Recipe], Values]:
 
 
 def rate_for(d_model: int, recipe: Recipe) -> Values:
-    """The rate of another width: as in Eq. 3, which the paper's rows follow, in the schedules that have no width in them."""
+    """Scale the learning rate with the width as in Eq. 3, for schedules that do not contain the width."""
     if recipe.train.schedule == "paper":
         return {}
     return {"train": {"rate": float(f"{recipe.train.rate * (recipe.model.d_model / d_model) ** 0.5:.3g}")}}
 
 
 def feed_forward(factor: float) -> Callable[[Recipe], Values]:
-    """Another d_ff. [paper Table 3, C]"""
+    """Change d_ff. [paper Table 3, C]"""
     return lambda recipe: {"model": {"d_ff": scale(recipe.model.d_ff, factor)}}
 
 
 def dropout(more: float | None) -> Callable[[Recipe], Values]:
-    """No dropout, or so much more. [paper Table 3, D]"""
+    """No dropout, or more of it. [paper Table 3, D]"""
     return lambda recipe: {"model": {"dropout": 0.0 if more is None else round(min(0.9, recipe.model.dropout + more), 6)}}
 
 
 def smoothing(more: float | None) -> Callable[[Recipe], Values]:
-    """No label smoothing, or so much more. [paper Table 3, D]"""
+    """No label smoothing, or more of it. [paper Table 3, D]"""
     return lambda recipe: {"train": {"label_smoothing": 0.0 if more is None else round(recipe.train.label_smoothing + more, 6)}}
 
 
@@ -97,7 +97,7 @@ def big(recipe: Recipe) -> Values:
 
 
 def scale(value: int, factor: float) -> int:
-    """A whole number near value × factor, at least 1."""
+    """value × factor as a whole number, at least 1."""
     return max(1, round(value * factor))
 
 
@@ -129,7 +129,7 @@ ROWS: dict[str, Row] = {
 
 
 def select_rows(names: str) -> list[Row]:
-    """The rows that a comma-separated list names; a letter names all of its rows, `all` all of them. Base comes first."""
+    """The rows named in a comma-separated list, base first; a letter stands for all of its rows, `all` for all rows."""
     wanted, faults = {"base"}, []
     for name in (part.strip() for part in names.split(",") if part.strip()):
         group = [row for row in ROWS if name in ("all", row) or (len(name) == 1 and row.startswith(name))]
@@ -148,7 +148,7 @@ def _near(name: str) -> str:
 
 
 def describe_changes(changes: Values, recipe: Recipe) -> str:
-    """A change in the recipe's own numbers: `n_heads 4 → 8, d_k 32 → 16`; empty where nothing changes."""
+    """The changes in the recipe's own numbers: `n_heads 4 → 8, d_k 32 → 16`; empty if nothing changes."""
     parts = []
     for section, keys in changes.items():
         for key, value in keys.items():
@@ -159,7 +159,7 @@ def describe_changes(changes: Values, recipe: Recipe) -> str:
 
 
 def current_value(recipe: Recipe, section: str, key: str) -> object:
-    """What a recipe has now, head widths spelled out."""
+    """The current value of a setting, with head widths made explicit."""
     if section == "model" and key in ("d_k", "d_v"):
         return {"d_k": recipe.model.key_width, "d_v": recipe.model.value_width}[key]
     value: object = getattr(getattr(recipe, section), key)

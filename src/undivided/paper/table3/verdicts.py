@@ -1,4 +1,4 @@
-"""What may be said of a difference between two models, by a stated rule. [paper 6.2]"""
+"""Does a row differ from base here as it does in the paper? A stated statistical rule decides. [paper 6.2]"""
 
 from __future__ import annotations
 
@@ -16,44 +16,44 @@ STUDENT = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.
 """Two-sided 95 % points of Student's t by degrees of freedom."""
 
 SAME_BLEU, SAME_PERPLEXITY = 0.25, 0.02
-"""Differences in the paper's table that are no larger are taken for none: BLEU points, and parts of the perplexity."""
+"""Differences in the paper up to this size count as none: BLEU points, and a fraction of the perplexity."""
 
 CLOSE_BLEU, CLOSE_PERPLEXITY = 1.5, 0.1
-"""To say that two rows are the same here, the difference and its noise must stay within this."""
+"""Two rows are the same here only if their difference plus its noise is within this."""
 
 RULE_OF_AGREEMENT = (
-    "How agreement is judged: a row differs from base here if the difference is larger than its noise, which is the larger of "
-    "two half-widths at 95 %: that of the seeds (Student's t on the standard deviation of base's seeds, as if every row had the "
-    "same) and that of the test sentences (1,000 paired resamplings). In the paper it differs if by more than "
-    f"{SAME_BLEU:g} BLEU or {SAME_PERPLEXITY:.0%} of perplexity. Same direction: agrees. No difference in "
-    f"both: agrees if the difference here, noise included, is within {CLOSE_BLEU:g} BLEU or {CLOSE_PERPLEXITY:.0%} of perplexity. "
-    "What is lost in the noise here is not resolved. A difference seen here and of another direction there, or none: disagrees."
+    "How agreement is judged: a row differs from base here if the difference exceeds its noise, the larger of two 95 % "
+    "half-widths: over seeds (Student's t with the standard deviation of base's seeds, assumed equal for all rows) and over test "
+    "sentences (1,000 paired bootstrap samples). In the paper a row differs from base if the difference exceeds "
+    f"{SAME_BLEU:g} BLEU or {SAME_PERPLEXITY:.0%} of the perplexity. Same direction in both: agrees. No difference in both: agrees "
+    f"if the difference here plus its noise is within {CLOSE_BLEU:g} BLEU or {CLOSE_PERPLEXITY:.0%} of the perplexity. A "
+    "difference here that has the other direction in the paper, or is none there: disagrees. Otherwise: not resolved."
 )
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A row less base: BLEU points, or the logarithm of perplexity."""
+    """A row minus base: BLEU points, or the logarithm of perplexity."""
 
     difference: float
     seeds: float
-    """Half-width of the interval by seeds; infinite where base has one seed only."""
+    """Half-width of the interval over seeds; infinite if base has one seed only."""
     sentences: float
-    """Half-width of the interval by sentences."""
+    """Half-width of the interval over sentences."""
     paper: float
     same: float
-    """A difference in the paper that is no larger is none."""
+    """Differences in the paper up to this size count as none."""
     close: float
-    """A difference here whose noise reaches further cannot be called none."""
+    """A difference here that exceeds this with its noise cannot be called none."""
 
     @property
     def noise(self) -> float:
-        """What a difference must exceed to be seen."""
+        """What a difference must exceed to be significant."""
         return max(self.seeds, self.sentences)
 
     @property
     def here(self) -> int:
-        """−1, 0 or +1: less than base, no difference seen, more."""
+        """−1, 0 or +1: less than base, no significant difference, more."""
         return 0 if abs(self.difference) <= self.noise else int(math.copysign(1, self.difference))
 
     @property
@@ -63,7 +63,7 @@ class Difference:
 
     @property
     def verdict(self) -> str:
-        """agrees, disagrees or not resolved."""
+        """`agrees`, `disagrees` or `not resolved`."""
         if self.here == 0:
             none = self.there == 0 and abs(self.difference) + self.noise <= self.close
             return "agrees" if none else "not resolved"
@@ -79,7 +79,7 @@ class Verdict:
 
 
 def compare_with_base(table: Sequence[RowResult]) -> dict[str, Verdict]:
-    """Every row against base, which comes first."""
+    """Compare every row with base, which comes first."""
     base = table[0]
     result = {}
     for row in table[1:]:
@@ -106,7 +106,7 @@ def compare_with_base(table: Sequence[RowResult]) -> dict[str, Verdict]:
 
 
 def seed_noise(base: Sequence[float], count: int) -> float:
-    """The half-width of a difference of means over seeds, from the spread of base's."""
+    """The half-width of a difference of means over seeds, from the spread of base's seeds."""
     if len(base) < 2:
         return math.inf
     student = STUDENT.get(len(base) - 1, 2.0)
@@ -114,14 +114,14 @@ def seed_noise(base: Sequence[float], count: int) -> float:
 
 
 def sentence_noise(figure: Figure, row: np.ndarray, base: np.ndarray) -> float:
-    """The half-width of a difference under paired resampling of sentences; counts are `seeds × sentences × counts`."""
+    """The half-width of a difference under paired bootstrap of sentences; counts are `seeds × sentences × counts`."""
     both, cut, width = np.concatenate([_wide(row), _wide(base)], axis=1), row.shape[0] * row.shape[2], row.shape[2]
     low, high = report.bootstrap_interval(lambda sums: _mean(figure, sums[:cut], width) - _mean(figure, sums[cut:], width), both)
     return (high - low) / 2
 
 
 def sentence_interval(figure: Figure, counts: np.ndarray) -> tuple[float, float]:
-    """The interval of a mean over seeds under resampling of sentences."""
+    """The bootstrap interval of a mean over seeds, resampling sentences."""
     return report.bootstrap_interval(lambda sums: _mean(figure, sums, counts.shape[2]), _wide(counts))
 
 
@@ -135,12 +135,12 @@ def _mean(figure: Figure, sums: np.ndarray, width: int) -> float:
 
 
 def format_noise(noise: float, digits: int = 2) -> str:
-    """A noise in words: with one seed of base it is not known."""
+    """The noise as text; unknown if base has one seed only."""
     return "unknown" if noise > 1e9 else f"{noise:.{digits}f}"
 
 
 def verdict_lines(table: Sequence[RowResult], verdicts: dict[str, Verdict]) -> list[str]:
-    """One sentence for each row, and what they come to."""
+    """A line for each row, and the totals."""
     lines = []
     for row in table[1:]:
         verdict = verdicts[row.row.name]
