@@ -2,7 +2,7 @@
 
     python benchmarks/threads.py [--steps 30] [--rounds 3]
 
-Three ways, interleaved: torch splits every operation among threads that spin while they wait, or that sleep; or a crew
+Three ways, interleaved: torch splits every operation among threads that spin while they wait, or that sleep; or a thread pool
 of single-threaded workers has a part of the batch each. Prints the median target tokens/s of each.
 """
 
@@ -21,7 +21,7 @@ from pathlib import Path
 WAYS = {
     "every operation split, threads spin": ("1", "ACTIVE"),
     "every operation split, threads sleep": ("1", "PASSIVE"),
-    "a crew, each with a part of the batch": (str(os.cpu_count()), "PASSIVE"),
+    "a thread pool, each thread with a micro-batch": (str(os.cpu_count()), "PASSIVE"),
 }
 
 
@@ -54,7 +54,7 @@ def measure(folder: str, crew: int, steps: int) -> None:
     console = Console(quiet=True, stream=open(os.devnull, "w"))  # noqa: SIM115
     with prepare(values, console) as prepared:
         trainer = Trainer(prepared, console)
-    trainer.run.workers.crew = ThreadPool(crew)
+    trainer.run.workers.pool = ThreadPool(crew)
     trainer.model.train()
     plans = trainer.task.stream.plans()
     for _ in range(5):

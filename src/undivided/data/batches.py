@@ -44,7 +44,7 @@ class Batch(ABC):
         return type(self)(*(tensor.to(device, non_blocking=True) for tensor in pinned))
 
     def split(self) -> tuple[Self, Self]:
-        """Two halves, for when the whole does not fit into memory."""
+        """Two halves, for when the batch does not fit into memory."""
         half, tensors = len(self) // 2, self._tensors()
         return type(self)(*(tensor[:half] for tensor in tensors)), type(self)(*(tensor[half:] for tensor in tensors))
 
@@ -191,7 +191,7 @@ class BatchStream:
         self.pools = -(-sum(self._sizes) // config.pool)
 
     def plans(self) -> Iterator[tuple[np.ndarray, StreamPosition]]:
-        """From the current place on: the pairs of each batch, and the place after it."""
+        """From the current position on: the pairs of each batch, and the position after it."""
         while True:
             plans = self.pool_plans(self.place.epoch, self.place.pool)
             while self.place.batch < len(plans):
@@ -205,7 +205,7 @@ class BatchStream:
                 yield plan, self.place
 
     def pool_plans(self, epoch: int, pool: int) -> list[np.ndarray]:
-        """The batches of one pool: pairs of like length together, batches in random order."""
+        """The batches of one pool: pairs of similar length together, batches in random order."""
         places = self.store.draws(self._places(epoch, pool), epoch)
         source, target = self.store.lengths(places)
         noise = random_bits(len(places), self.seed, epoch, pool, 1)
@@ -216,7 +216,7 @@ class BatchStream:
         return [plans[number] for number in turn]
 
     def longest(self) -> np.ndarray:
-        """The batch that asks for the most memory: the longest pairs, as many as the budget allows."""
+        """The batch that needs the most memory: the longest pairs, as many as the budget allows."""
         store: Examples = self.store.store if isinstance(self.store, SampledStore) else self.store
         chosen, widths = np.empty(0, np.int64), np.empty(0, np.int64)
         for start in range(0, len(store), 1 << 20):

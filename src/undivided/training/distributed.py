@@ -52,7 +52,7 @@ class Group:
         return self._agree("SUM", numbers)
 
     def min_values(self, *numbers: float) -> list[float]:
-        """Of each number the smallest in any process."""
+        """Of each number the smallest of all processes."""
         return self._agree("MIN", numbers)
 
     def _agree(self, how: Literal["SUM", "MIN"], numbers: Sequence[float]) -> list[float]:
@@ -73,7 +73,7 @@ class Group:
                 dist.broadcast(tensor, 0)
 
     def wait(self) -> None:
-        """Until all processes are here."""
+        """Wait until all processes are here (a barrier)."""
         self.sum_values(0.0)
 
     def leave(self) -> None:
@@ -128,7 +128,7 @@ def join_processes(device: str) -> Iterator[Group]:
 
 
 def _local_device(name: str) -> torch.device:
-    """The kind of device of all processes; each takes the one of its own number."""
+    """The type of device of all processes; each takes the one with its own number."""
     device = choose_device(name)
     if name.partition(":")[2]:
         raise InputError(f"device: {name} is one device, but several processes train; name it {device.type}, each takes its own")

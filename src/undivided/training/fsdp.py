@@ -42,7 +42,7 @@ class FsdpWorkers(GradientWorkers):
         if recipe.train.precision == "float16":
             raise InputError("train.precision: float16 does not work with train.shard; use bfloat16 or float32")
         super().__init__(recipe, task, group)
-        self.crew = ThreadPool(1)
+        self.pool = ThreadPool(1)
         mesh = init_device_mesh(self.device.type, (group.size,))
         for unit in _units(task.model):
             fully_shard(unit, mesh=mesh)
@@ -50,7 +50,7 @@ class FsdpWorkers(GradientWorkers):
         self.root = fully_shard(self.loss, mesh=mesh)
 
     def gradient(self, step: int, batches: Sequence[np.ndarray], fits: int) -> GradientSum:
-        """The same as with the whole model in each process; gradients are reduced once a step, after the last micro-batch."""
+        """The same as with the full model in each process; gradients are reduced once a step, after the last micro-batch."""
         micro_batches = list(enumerate(self.split_micro_batches(batches)))
         own, turns = micro_batches[self.group.rank :: self.group.size], -(-len(micro_batches) // self.group.size)
         loss = likelihood = tokens = 0.0

@@ -51,17 +51,17 @@ class GradientWorkers:
         if recipe.train.precision == "auto" and not all(group.min_values(float(self.precision is torch.bfloat16))):
             self.precision = torch.float32
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision is torch.float16)
-        self.crew = ThreadPool(torch.get_num_threads() if self.device.type == "cpu" else 1)
+        self.pool = ThreadPool(torch.get_num_threads() if self.device.type == "cpu" else 1)
 
     def split_micro_batches(self, batches: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The batches of a step cut into micro-batches: the same ones for any number of threads and processes."""
-        parts = self.recipe.batches.parts or self.crew.size
+        parts = self.recipe.batches.parts or self.pool.size
         return [batch[part::parts] for batch in batches for part in range(min(parts, len(batch)))]
 
     def gradient(self, step: int, batches: Sequence[np.ndarray], fits: int) -> GradientSum:
         """Sums over all batches of a step and all processes, but the gradients are those of the mean over target tokens."""
         own = list(enumerate(self.split_micro_batches(batches)))[self.group.rank :: self.group.size]
-        sums = self.crew.map(lambda numbered: self._micro_batch(step, fits, *numbered), own)
+        sums = self.pool.map(lambda numbered: self._micro_batch(step, fits, *numbered), own)
         with one_thread():
             return self._all_reduce(self._add(sums))
 

@@ -25,7 +25,7 @@ from undivided.training.tasks import Task, make_task
 
 
 def make_workers(recipe: Recipe, task: Task[Any], group: Group) -> GradientWorkers:
-    """What computes gradients: with the whole model in each process or, where asked, a part of it."""
+    """What computes gradients: with the full model in each process or, with `train.shard`, a part of it."""
     if not recipe.train.shard or group.size == 1:
         return GradientWorkers(recipe, task, group)
     from undivided.training.fsdp import FsdpWorkers
@@ -63,7 +63,7 @@ class Run:
 
     @contextmanager
     def averaged_model(self) -> Iterator[nn.Module]:
-        """Within, the task has a whole model with the running-average weights, if such are kept, else with its own."""
+        """Within, the task uses a full model with the running-average weights, if these are kept, else with the current ones."""
         model = self._gather_model() if self.is_sharded else self.model
         own = [p.detach().clone() for p in self.parameters] if self.ema and not self.is_sharded else []
         _assign(model, self.ema if own else [])
