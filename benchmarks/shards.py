@@ -31,12 +31,12 @@ from undivided.core.console import duration
 
 ROOT = Path(__file__).resolve().parent.parent
 HOW = """\
-How it works: the file is cut into byte ranges of whole windows of 2,000 lines, the same for any number of workers. A worker
+How it works: the file is cut into byte ranges of whole chunks of 2,000 lines, the same for any number of workers. A worker
 writes the translations of a range into a file of its own, to the disk and then by one rename into place; finished ranges are
 joined in order and removed. All of it is in `OUT.shards` beside the output until the output is whole. Stopped by anything, the
-same command goes on there; with another text, model or setting it refuses and says what changed. A worker that dies is replaced
+same command resumes; with another text, model or setting it refuses and says what changed. A worker that dies is replaced
 and its range given to another; a range that three workers die over ends the run, with its lines and bytes named, and so do five
-workers that die one after the other before they began; the same command then goes on. With Ray the
+workers that die one after the other before they are ready; the same command then resumes. With Ray the
 model, the text and the output have the same paths on every machine (a shared folder). The times are no measure of speed: the
 model is tiny, most lines occur again, and so the work is in reading, cutting and writing lines.
 """
