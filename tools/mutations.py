@@ -177,7 +177,7 @@ MODELS = (
     ),
     Mutant(
         "gpt-sees-future", "a decoder-only model sees nothing that comes later", "models/decoder_only.py",
-        "causal=True", "causal=False", ("unit/models/test_relatives.py::test_a_decoder_sees_nothing_that_comes_later",),
+        "causal=True", "causal=False", ("unit/models/test_single_stack.py::test_a_decoder_sees_nothing_that_comes_later",),
     ),
     Mutant(
         "lstm-forget", "an LSTM keeps what its gate says", "models/cells.py",
