@@ -262,7 +262,7 @@ def test_pruning_never_removes_the_only_good_one(recipe, whole, tmp_path):
     newest.write_bytes(newest.read_bytes()[:-1])
     said = io.StringIO()
     checkpoint.prune(folder, 1, Console(stream=said))
-    assert "cannot be read back; the older ones are kept" in said.getvalue()
+    assert "cannot be read back; older ones are kept" in said.getvalue()
     assert checkpoint.newest(folder, QUIET).state["step"] == 4
 
 

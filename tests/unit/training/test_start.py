@@ -27,7 +27,7 @@ def values(model, tmp_path):
     return recipe
 
 
-def begun(values) -> tuple[dict[str, torch.Tensor], str]:
+def train_barely(values) -> tuple[dict[str, torch.Tensor], str]:
     """The weights of a model after two steps that are as good as none, and what was said."""
     said = io.StringIO()
     trained = load_artifact(train(values, Console(stream=said)))
@@ -36,7 +36,7 @@ def begun(values) -> tuple[dict[str, torch.Tensor], str]:
 
 def test_a_translator_goes_on_from_another(model, values):
     there = load_artifact(model)
-    weights, said = begun(values)
+    weights, said = train_barely(values)
     assert f"weights from {model}" in said
     assert "newly initialised" not in said
     found = load_artifact(values["train"]["out"])
@@ -50,7 +50,7 @@ def test_layers_that_both_have_are_taken_over(model, values):
     there = load_artifact(model)
     layers = there.recipe.model.encoder_layers
     values["model"] = {"encoder_layers": layers + 1}
-    weights, said = begun(values)
+    weights, said = train_barely(values)
     assert f"newly initialised: encoder.{layers}\n" in said
     for name, tensor in there.model.named_parameters():
         assert torch.allclose(weights[name], tensor, atol=1e-6), name
@@ -93,7 +93,7 @@ def test_a_named_preset_is_not_passed_over(model, values):
 
 def test_a_vocabulary_of_another_size_is_not_passed_over_in_silence(values):
     values["tokens"] = {"vocab_size": 500}
-    assert "tokens.vocab_size 500 is not used" in begun(values)[1]
+    assert "tokens.vocab_size 500 is not used" in train_barely(values)[1]
 
 
 def test_languages_and_search_are_those_of_the_start(model, values, tmp_path):
@@ -104,7 +104,7 @@ def test_languages_and_search_are_those_of_the_start(model, values, tmp_path):
     artifact.recipe = dataclasses.replace(artifact.recipe, data=data, search=search)
     save_artifact(artifact, tmp_path / "start")
     values["train"] |= {"start": str(tmp_path / "start")}
-    begun(values)
+    train_barely(values)
     recipe = load_artifact(values["train"]["out"]).recipe
     assert (recipe.data.source_lang, recipe.data.target_lang, recipe.search.length_penalty) == ("en", "de", 0.9)
 
@@ -112,4 +112,4 @@ def test_languages_and_search_are_those_of_the_start(model, values, tmp_path):
 def test_settings_that_cannot_be_leave_the_folder_free(model, values):
     with pytest.raises(InputError, match="not of the same shape"):
         train(values | {"model": {"d_model": 8}}, Console(stream=io.StringIO()))
-    assert f"weights from {model}" in begun(values)[1]
+    assert f"weights from {model}" in train_barely(values)[1]
