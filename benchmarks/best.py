@@ -2,8 +2,8 @@
 
     python benchmarks/best.py [--teachers 30] [--minutes 90] [--out models/best]
 
-Pairs are written anew by models of both directions, and one model learns from all (data diversification; Nguyen et al., 2020).
-Text is in small letters, as where 41.02 was published. Stopped, the same command goes on where it was. The test set is read once,
+Pairs are rewritten by models of both directions, and one model is trained on all (data diversification; Nguyen et al., 2020).
+Text is lowercased, as where 41.02 was published. After a stop, the same command resumes. The test set is read once,
 at the end.
 """
 
@@ -33,7 +33,7 @@ def taught(name: str, out: Path, minutes: float, pairs: list[list[str]], valid: 
     return out
 
 
-def rewritten(model: Path, source: str, out: Path) -> str:
+def rewrite(model: Path, source: str, out: Path) -> str:
     """A file translated by a model, once."""
     if not out.exists():
         write_atomic(out, undivided("translate", str(model), source))
@@ -41,7 +41,7 @@ def rewritten(model: Path, source: str, out: Path) -> str:
 
 
 def diversified(options: argparse.Namespace, corpus: dict[str, list[str]]) -> list[list[str]]:
-    """The training pairs, and versions of them in which one side was written anew by a model."""
+    """The training pairs, and versions of them with one side rewritten by a model."""
     pairs = [corpus["train"]]
     sides, valid = ({Path(file).suffix[1:]: file for file in corpus[part]} for part in ("train", "val"))
     for seed in range(1, options.seeds + 1):
@@ -51,8 +51,8 @@ def diversified(options: argparse.Namespace, corpus: dict[str, list[str]]) -> li
                 files, held_out = ([of[source], of[target]] for of in (sides, valid))
                 flags = [*AVERAGED, "--seed", str(seed)]
                 model = taught(name, options.out / f"{name}-{seed}", options.teachers, [files], held_out, flags)
-            anew = {target: rewritten(model, sides[source], options.out / f"{name}-{seed}.{target}")}
-            pairs.append([(sides | anew)[language] for language in ("en", "de")])
+            new = {target: rewrite(model, sides[source], options.out / f"{name}-{seed}.{target}")}
+            pairs.append([(sides | new)[language] for language in ("en", "de")])
     return pairs
 
 

@@ -132,7 +132,7 @@ def prove(run: Path, scratch: Path, count: int, seed: int) -> tuple[Counter[tupl
 
 
 def skipped(target: Target, part: str) -> bool:
-    """A training that goes on names the damaged checkpoint too, and takes the one before it."""
+    """A training that resumes also names the damaged checkpoint, and uses the one before it."""
     if target.name != "checkpoint":
         return True
     said = io.StringIO()

@@ -3,7 +3,7 @@
     python benchmarks/distilled.py [--minutes 75] [--start] [--originals 1] [--student-minutes 40] [--out models/distilled]
 
 The base model is trained for some minutes, translates the training text with its beam, and `undivided distill` trains the student
-on that. Stopped, the same command goes on where it was. Then both translate test_2016, raw text to raw text, in interleaved rounds.
+on that. After a stop, the same command resumes. Then both translate test_2016, raw text to raw text, in interleaved rounds.
 """
 
 from __future__ import annotations

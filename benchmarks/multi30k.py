@@ -2,7 +2,7 @@
 
     python benchmarks/multi30k.py [--out models/multi30k-en-de] [--report docs/multi30k-en-de.md] [--threads 1]
 
-Stopped, it goes on where it was.
+After a stop it resumes.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     python benchmarks/quality.py [--minutes 60] [--sides undivided fairseq] [--lowercased] [--out models/quality]
 
 The clock of a side runs from its first command: subwords, tokenising, training, its own validation by real decoding, checkpoints.
-Stopped, the same command goes on where it was, and so do the clocks. One side trains after the other, alone on the machine.
+After a stop, the same command resumes, and so do the clocks. The two sides train one after the other, alone on the machine.
 At the end each translates test_2016 with a beam of five.
 """
 

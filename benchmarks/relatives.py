@@ -3,7 +3,7 @@
     python benchmarks/relatives.py [--out models/relatives] [--report docs/relatives.md] [--threads 1] [--only language vision …]
 
 Needs scikit-learn (in the extra `dev`), the office help of UNDIVIDED_CORPORA, and for glosses Debian's `wordnet-base`, fetched with
-apt-get unless --wordnet names the folder of its data files. Stopped, it goes on where it was; finished trainings are kept.
+apt-get unless --wordnet names the folder of its data files. After a stop it resumes; finished trainings are kept.
 """
 
 from __future__ import annotations

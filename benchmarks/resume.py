@@ -9,7 +9,7 @@ milliseconds after a step, wherever it is then. With two processes either one is
 After each kill, every checkpoint that was complete must still be there and whole, or a newer one. At the end the logged losses of
 all steps, the sha256 of weights, optimizer and averages, and the model folder's must equal those of the undisturbed run.
 
-Processes are forks of this one, so that none has to load torch anew.
+Processes are forks of this one, so that none has to load torch again.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def arrange(kill: Kill | None, rank: int) -> None:
 
 @contextmanager
 def leaving() -> Iterator[None]:
-    """In a fork: end the process with what is done here, and never go on with the work of its parent."""
+    """In a fork: do the work and exit, never returning to the code of its parent."""
     code = 1
     try:
         yield
@@ -216,7 +216,7 @@ def make_recipe(home: Path, out: Path) -> dict[str, Any]:
 
 
 def draw(chance: random.Random, begin: int, processes: int, inside: bool) -> Kill:
-    """A moment to die at, soon after the step that training goes on from."""
+    """When to kill: soon after the step that training resumes from."""
     step = min(begin + chance.randrange(1, 5), STEPS - VALIDATE_EVERY)
     if not inside:
         return Kill("any", step, chance.randrange(processes), chance.random() * 0.03)

@@ -50,7 +50,7 @@ def peak() -> float:
 
 
 def resident() -> float:
-    """MB that this process has now. Its peak begins anew where the system lets it."""
+    """Resident MB of this process now; its peak is reset if the system allows it."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
     lines = Path("/proc/self/status").read_text().splitlines()

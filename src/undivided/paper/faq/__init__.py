@@ -1,4 +1,4 @@
-"""The questions learners ask, answered by running: `undivided paper faq` writes a page and a picture for each."""
+"""Learners' questions answered by experiments: `undivided paper faq` writes a page and a picture for each."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ QUESTIONS: tuple[Question[Any], ...] = (
 """In the order of the index."""
 
 ANSWERS = "numbers.json"
-"""Beside the pages: every number that they show."""
+"""The file beside the pages with every number that they show."""
 
 
 def select_questions(only: str) -> list[Question[Any]]:
-    """The question of that name; all if there is none."""
+    """The question of that name; all questions if the name is empty."""
     found = [question for question in QUESTIONS if only in ("", question.name)]
     if not found:
-        raise InputError(f"--only: there is no question {only!r}; there are {', '.join(question.name for question in QUESTIONS)}")
+        raise InputError(f"--only: no question {only!r}; choose one of {', '.join(question.name for question in QUESTIONS)}")
     return found
 
 
 def answer_question(question: Question[Any], out: Path, quick: bool) -> Answer:
-    """Compute, draw, and write the pages of one question; the threads and the chance of this process are as before afterwards."""
+    """Compute, draw, and write the pages of one question; threads and random state are restored afterwards."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -55,7 +55,7 @@ def answer_question(question: Question[Any], out: Path, quick: bool) -> Answer:
 
 
 def faq(out: Path, console: Console, only: str = "", quick: bool = False) -> list[Path]:
-    """Rebuild pages and pictures in every language; the English pages."""
+    """Rebuild pages and pictures in every language; return the English pages."""
     questions = select_questions(only)
     require_matplotlib()
     out.mkdir(parents=True, exist_ok=True)

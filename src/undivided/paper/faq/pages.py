@@ -1,4 +1,4 @@
-"""Pages from templates: one text for each language, with the computed numbers as fields, so that none is typed by hand."""
+"""Pages from templates: one text per language, with fields for the computed numbers, so that none is typed by hand."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from undivided.paper.faq.question import Answer
 
 TEXT = Path(__file__).parent / "text"
 ENDINGS = {"en": ".md", "ko": ".ko.md"}
-"""How the pages of a language end."""
+"""File suffixes of the pages, by language."""
 
 DIGESTS = "<!-- English: "
-"""Begins the last line of a Korean text, which says what English text it translates (tools/translations.py)."""
+"""Start of the last line of a Korean text, which identifies the English text it translates (tools/translations.py)."""
 
 
 def template(name: str, language: str) -> str:
@@ -56,13 +56,13 @@ def write_index(out: Path, names: Sequence[str]) -> None:
 
 
 def read_answers(path: Path) -> dict[str, Answer]:
-    """What was shown when the pages were made; nothing if there is none yet."""
+    """The numbers that the pages show; empty if there are none yet."""
     if not path.exists():
         return {}
     return {name: Answer(each["fields"], each["rows"]) for name, each in read_json(path).items()}
 
 
 def write_answers(path: Path, answers: Mapping[str, Answer]) -> None:
-    """What the pages show, as data: a test makes the pages again from it."""
+    """Write the numbers that the pages show; a test rebuilds the pages from them."""
     shown = {name: asdict(answer) for name, answer in answers.items()}
     report.write(path, [json.dumps(shown, indent=1, ensure_ascii=False)])

@@ -1,4 +1,4 @@
-"""What a question is: numbers that are computed, how they are shown, and a picture of them."""
+"""A question: how to compute its numbers, summarise them and draw them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Numbers = TypeVar("Numbers")
 
 @dataclass(frozen=True)
 class Answer:
-    """What a page shows of the numbers, in any language: by name in its sentences, and as the rows of its table."""
+    """The numbers on a page, in any language: named fields of its sentences, and the rows of its table."""
 
     fields: dict[str, str]
     rows: list[list[str]]
@@ -22,27 +22,27 @@ class Answer:
 
 @dataclass(frozen=True)
 class Question(Generic[Numbers]):
-    """A question of a learner, answered by running."""
+    """A learner's question, answered by an experiment."""
 
     name: str
     compute: Callable[[bool], Numbers]
-    """Takes whether it should be quick: fewer draws, seeds and steps."""
+    """Takes `quick`: fewer samples, seeds and steps."""
     summarise: Callable[[Numbers], Answer]
     draw: Callable[[Numbers, Figure], None]
     size: tuple[float, float] = (7.2, 2.9)
-    """Of the picture, in inches."""
+    """Size of the picture in inches."""
     timed: bool = False
-    """Whether some of the numbers are ratios of times, which no seed fixes."""
+    """Whether some numbers are ratios of times, which no seed makes reproducible."""
 
 
 def format_spread(values: Sequence[float], digits: int = 2) -> str:
-    """The mean of some seeds with the least and the largest: `0.97 (0.95–0.99)`."""
+    """Mean over seeds with minimum and maximum: `0.97 (0.95–0.99)`."""
     low, high = min(values), max(values)
     return f"{sum(values) / len(values):.{digits}f} ({low:.{digits}f}–{high:.{digits}f})"
 
 
 def format_tiny(value: float) -> str:
-    """A number that is zero but for rounding is told as such; others with three decimals."""
+    """Three decimals; `< 0.00001` for what is zero up to rounding."""
     if value == 0:
         return "0"
     return "< 0.00001" if value < 1e-5 else f"{value:.3f}"

@@ -1,4 +1,4 @@
-"""Small trainings of seconds: an encoder that tags every word, and a Transformer that says every word twice."""
+"""Trainings of seconds: an encoder that tags every word, and a Transformer that repeats every word."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from undivided.models.transformer import EncoderLayer
 from undivided.nn.layers import Embedding, Positions, initialise_linear
 
 WORDS = 8
-"""Size of the made-up language that taggers read."""
+"""Vocabulary size of the taggers' made-up language."""
 
 
 class Tagger(nn.Module):
@@ -44,7 +44,7 @@ class Tagger(nn.Module):
 
 
 Tags = Callable[[Tensor], Tensor]
-"""What should come out for sentences `B T`."""
+"""The correct tags of sentences `B T`."""
 
 
 def previous(words: Tensor) -> Tensor:
@@ -74,7 +74,7 @@ def train_tagger(model: Tagger, tags: Tags, steps: int, seed: int, longest: int 
 
 
 def optimizer_step(model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor, rate: float) -> None:
-    """One step at a rate."""
+    """One optimizer step at a learning rate."""
     for group in optimizer.param_groups:
         group["lr"] = rate
     optimizer.zero_grad()
