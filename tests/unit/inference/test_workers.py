@@ -607,21 +607,56 @@ def test_without_ray_the_extra_is_named(run, tmp_path, model, monkeypatch):
     assert (result.code, "pip install 'undivided[ray]'" in result.err) == (2, True)
 
 
+@pytest.fixture
+def at_most_four_minutes():
+    """Ray may wait for ever for an actor that it never starts."""
+
+    def give_up(*_):
+        raise TimeoutError("Ray did not finish within four minutes")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(240)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def ray_addresses():
+    """The addresses on which processes of Ray listen for TCP, as the kernel writes them."""
+    rows = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
+    listening = {f"socket:[{row[9]}]": row[1].split(":")[0] for row in rows if row[3] == "0A"}
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if b"ray" in (process / "cmdline").read_bytes():
+                found |= {listening.get(os.readlink(handle)) for handle in (process / "fd").iterdir()}
+    return found - {None}
+
+
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="/proc/net/tcp tells who listens; it is Linux's")
 @pytest.mark.filterwarnings("ignore")
-def test_ray_writes_the_same_and_replaces_the_dead(tmp_path, model, text, expected, monkeypatch, capfd):
+def test_ray_writes_the_same_replaces_the_dead_and_listens_to_this_machine_only(
+    tmp_path, model, text, expected, monkeypatch, capfd, at_most_four_minutes
+):
     pytest.importorskip("ray", reason="the extra `ray` is not installed")
     from undivided.inference.workers.ray_pool import RayPool
 
-    killed, give = [], RayPool.assign
+    killed, found, assign = [], [], RayPool.assign
 
-    def give_and_kill(self, slot, shard):
+    def assign_and_kill(self, slot, shard):
         # Ray may never start another actor after one that was killed while it was being made.
-        self.ray.get(self._actors[slot].__ray_ready__.remote())
-        give(self, slot, shard)
+        self.ray.get(self._actors[slot].__ray_ready__.remote(), timeout=120)
+        found.extend(ray_addresses())
+        assign(self, slot, shard)
         if len(killed) < 2:
             killed.append(slot)
             self.ray.kill(self._actors[slot])
 
-    monkeypatch.setattr(RayPool, "assign", give_and_kill)
+    monkeypatch.setattr(RayPool, "assign", assign_and_kill)
     assert share(model, text, tmp_path / "out", ray="local", console=Console()) == expected
     assert capfd.readouterr().err.count("a worker died at lines ") == 2
+    assert found
+    assert set(found) <= LOOPBACK

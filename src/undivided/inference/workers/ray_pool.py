@@ -76,6 +76,9 @@ def connect_ray(address: str, processors: int) -> Any:
     """Connect to a Ray cluster; `local` starts one here, reachable from this machine only and without its dashboard."""
     # Ray sends usage statistics unless this is set.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if address == "local":
+        # Without this Ray 2.60 listens on every network interface, whatever address it is given. Read when Ray is imported.
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     try:
         import ray
     except ImportError:
