@@ -52,3 +52,10 @@ def test_a_mutant_changes_its_copy_alone(tmp_path):
     (tmp_path / "a.py").write_text("one\ntwo\n")
     apply(Mutant("m", "p", "a.py", "two", "2", ()), tmp_path)
     assert (tmp_path / "a.py").read_text() == "one\n2\n"
+
+
+def test_the_report_lists_the_mutants_of_today():
+    report = (Path(__file__).parents[2] / "docs" / "mutants.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([a-z0-9-]+) \| `", report, re.MULTILINE)
+    assert rows == [mutant.name for mutant in MUTANTS], "run make mutants"
+    assert f"{len(rows)} of {len(rows)} are killed." in report
