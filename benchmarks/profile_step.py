@@ -2,7 +2,7 @@
 
     python benchmarks/profile_step.py [--preset tiny] [--tokens 1024] [--rounds 5] [--operations]
 
-One worker of the crew on one thread, made-up sentences of 8 to 24 tokens. CPU time of the thread is counted, so that other
+One worker of the thread pool on one thread, made-up sentences of 8 to 24 tokens. CPU time of the thread is counted, so that other
 programs disturb little (they still share the caches: run it alone for figures to keep).
 """
 

@@ -38,7 +38,7 @@ def made_up_corpus(folder: Path, pairs: int = 20_000) -> tuple[str, str]:
     return str(paths[0]), str(paths[1])
 
 
-def measure(folder: str, crew: int, steps: int) -> None:
+def measure(folder: str, pool: int, steps: int) -> None:
     """In a process of its own: train some steps and print target tokens/s."""
     import torch
 
@@ -49,12 +49,12 @@ def measure(folder: str, crew: int, steps: int) -> None:
 
     files = [f"{folder}/text.a", f"{folder}/text.b"]
     # A micro-batch for each worker, as where nothing is set.
-    batches = {"tokens": 2048, "parts": crew}
-    values = {"preset": "tiny", "data": {"train": [files]}, "batches": batches, "train": {"out": f"{folder}/run-{crew}"}}
+    batches = {"tokens": 2048, "parts": pool}
+    values = {"preset": "tiny", "data": {"train": [files]}, "batches": batches, "train": {"out": f"{folder}/run-{pool}"}}
     console = Console(quiet=True, stream=open(os.devnull, "w"))  # noqa: SIM115
     with prepare(values, console) as prepared:
         trainer = Trainer(prepared, console)
-    trainer.run.workers.pool = ThreadPool(crew)
+    trainer.run.workers.pool = ThreadPool(pool)
     trainer.model.train()
     plans = trainer.task.stream.plans()
     for _ in range(5):
@@ -80,9 +80,9 @@ def main() -> None:
         made_up_corpus(Path(folder))
         for _ in range(options.rounds):
             for busy in (False, True):
-                for way, (crew, policy) in WAYS.items():
+                for way, (pool, policy) in WAYS.items():
                     other = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if busy else None
-                    command = [sys.executable, __file__, "--steps", str(options.steps), "--measure", folder, crew]
+                    command = [sys.executable, __file__, "--steps", str(options.steps), "--measure", folder, pool]
                     environment = os.environ | {"OMP_WAIT_POLICY": policy}
                     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
                     if other is not None:

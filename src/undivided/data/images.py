@@ -64,7 +64,7 @@ def _read_image_file(path: str | Path) -> np.ndarray:
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError:
-        raise InputError(f"{path}: image files need an extra: pip install 'undivided[vision]'; IDX files need none") from None
+        raise InputError(f"{path}: image files need Pillow: pip install pillow; IDX files need none") from None
     try:
         with Image.open(path) as image:
             if image.width * image.height > 1 << 24:

@@ -69,7 +69,7 @@ def _warn_of_characters(target_lang: str) -> None:
     """Once for each language: validation measures BLEU again and again."""
     LoggingConsole().warn(
         f"BLEU of {target_lang!r} is measured over characters, because its tokeniser is not installed; scores over words are "
-        "not comparable. Install it with: pip install 'undivided[cjk]'"
+        "not comparable. Install it with: pip install 'sacrebleu[ja,ko]'"
     )
 
 
@@ -106,7 +106,7 @@ def import_sacremoses() -> Any:
     try:
         import sacremoses
     except ImportError:
-        raise InputError("Moses tokenisation needs an extra: pip install 'undivided[moses]'") from None
+        raise InputError("Moses tokenisation needs sacremoses: pip install sacremoses") from None
     return sacremoses
 
 

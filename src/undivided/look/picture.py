@@ -61,7 +61,7 @@ def require_matplotlib() -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        raise InputError("pictures need an extra: pip install 'undivided[look]'") from None
+        raise InputError("pictures need matplotlib: pip install matplotlib") from None
 
 
 def draw_attention(look: Look, out: Path | BinaryIO, kind: str, view: View) -> list[str]:

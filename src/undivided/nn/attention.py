@@ -3,8 +3,8 @@
 Letters of shapes, here and everywhere: B batch, S source, T target, D d_model, H heads, K d_k (or d_v),
 V vocabulary, W beam. Masks are boolean, broadcast to `B H T S`, and True means *may attend*.
 
-To try another attention, change `attend`, which computes Eq. 1 for every model, and let `MultiHeadAttention.needs_weights` return
-True, so that no C kernel stands in for it. `attention` is the reference that both are tested against.
+To try another attention, change `attend`, which computes Eq. 1 for every model, and set `IS_EQ_1` to False, so that neither a C
+kernel nor PyTorch's fused attention stands in for it. `attention` is the reference that all three are tested against.
 """
 
 from __future__ import annotations
@@ -64,6 +64,10 @@ def apply_hook(owner: nn.Module, weights: Tensor) -> Tensor:
     return weights if _state.hook is None else _state.hook(owner, weights)
 
 
+IS_EQ_1 = True
+"""Whether `attend` computes Eq. 1, so that faster code for the same equation may be used instead."""
+
+
 def attend(
     query: Tensor,
     key: Tensor,
@@ -78,7 +82,7 @@ def attend(
     """
     rate = dropout.rate if dropout is not None and dropout.training else 0.0
     is_recorded = owner is not None and is_recording()
-    if not is_recorded and backend.prefers_fused_attention(query, key, rate):
+    if IS_EQ_1 and not is_recorded and backend.prefers_fused_attention(query, key, rate):
         return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=rate)
     scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)
     if mask is not None:
@@ -216,8 +220,8 @@ class MultiHeadAttention(nn.Module):
         return self.output(backend.attend_past(self, query, cache, first))
 
     def needs_weights(self) -> bool:
-        """Whether the weights themselves are needed, by a hook or by dropout. A variant of `attend` returns True: no kernels."""
-        return is_recording() or self.dropout.is_active()
+        """Whether no kernel may compute this attention: a hook or dropout needs the weights, or `attend` is not Eq. 1."""
+        return not IS_EQ_1 or is_recording() or self.dropout.is_active()
 
     def attend_packed(self, packed: Tensor, memory: Tensor | None, mask: Tensor | None) -> Tensor:
         """Each head by itself over whole sequences: queries, keys and values `B T (H K)` side by side → `B T (H V)`.

@@ -93,7 +93,7 @@ class Log:
             try:
                 from torch.utils.tensorboard import SummaryWriter
             except ImportError:
-                raise InputError("TensorBoard is an extra: pip install 'undivided[tensorboard]'") from None
+                raise InputError("TensorBoard is not installed: pip install tensorboard") from None
             self.board = SummaryWriter(folder / "tensorboard")
 
     def write(self, event: str, state: RunState, **numbers: float | str) -> None:

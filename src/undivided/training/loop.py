@@ -298,7 +298,7 @@ class Trainer:
         )
 
     def _finish(self, model: nn.Module) -> None:
-        """The final model: averaged weights, unless validation liked a single checkpoint better. [paper 6.1]"""
+        """The final model: averaged weights, unless validation scored a single checkpoint higher. [paper 6.1]"""
         self.console.clear()
         last = checkpoint.regular(self.run.checkpoints, self.config.save_every)[-self.config.average :]
         if self.run.ema:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from undivided.config import ModelConfig
@@ -157,28 +158,35 @@ def test_shapes_that_do_not_fit_are_refused():
             call()
 
 
-def test_a_variant_of_attention_turns_the_kernels_off(monkeypatch):
-    """As the docstring of `nn.attention` says: change `attend`, and say that weights are needed."""
-
-    class Variant(MultiHeadAttention):
-        def needs_weights(self):
-            return True
-
+@pytest.mark.parametrize("length", [5, 140])
+def test_a_variant_of_attention_turns_the_kernels_off(monkeypatch, length):
+    """As the docstring of `nn.attention` says: change `attend`, and say that it is not Eq. 1."""
     calls = []
 
     def uniform(query, key, value, mask=None, dropout=None, owner=None):
         calls.append(owner)
         return value.mean(dim=-2, keepdim=True).expand(*query.shape[:-1], -1)
 
+    layer, x = MultiHeadAttention(ModelConfig(d_model=32, n_heads=2)), torch.randn(2, length, 32)
     monkeypatch.setattr(attention_module, "attend", uniform)
-    config = ModelConfig(d_model=32, n_heads=2)
-    x = torch.randn(2, 5, 32)
-    layer = Variant(config)
-    values = layer.qkv(x)[..., 64:].mean(dim=1, keepdim=True).expand(-1, 5, -1)
+    if length == 5:
+        layer(x, None)
+        assert calls == [], "Eq. 1 of a short sentence is computed by a kernel"
+    monkeypatch.setattr(attention_module, "IS_EQ_1", False)
+    values = layer.qkv(x)[..., 64:].mean(dim=1, keepdim=True).expand(-1, length, -1)
     torch.testing.assert_close(layer(x, None), layer.output(values))
     assert calls == [layer]
-    MultiHeadAttention(config)(x, None)
-    assert calls == [layer]
+
+
+def test_no_fused_attention_stands_in_for_a_variant(monkeypatch):
+    query, key, value = (torch.randn(1, 2, 140, 16) for _ in range(3))
+    fused = []
+    monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *args, **more: fused.append(1) or args[2])
+    attention_module.attend(query, key, value)
+    assert fused == [1]
+    monkeypatch.setattr(attention_module, "IS_EQ_1", False)
+    attention_module.attend(query, key, value)
+    assert fused == [1]
 
 
 def test_another_norm_is_used_as_it_is():

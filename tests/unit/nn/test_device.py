@@ -1,4 +1,4 @@
-"""What of the GPU paths can be run without a GPU: shapes on `meta`, half precision, the choice of device, the crew."""
+"""What of the GPU paths can be run without a GPU: shapes on `meta`, half precision, the choice of device, the pool."""
 
 import threading
 
@@ -71,14 +71,14 @@ def test_the_loss_in_half_precision_is_near_the_exact_one():
 
 
 def test_a_crew_keeps_the_order_and_computes_with_one_thread_each():
-    crew = ThreadPool(2)
+    pool = ThreadPool(2)
     meeting = threading.Barrier(2, timeout=10)
 
     def work(number):
         meeting.wait()
         return number, torch.get_num_threads(), threading.current_thread().name
 
-    results = crew.map(work, range(2))
+    results = pool.map(work, range(2))
     assert [number for number, _, _ in results] == [0, 1]
     assert {threads for _, threads, _ in results} == {1}
     assert len({name for _, _, name in results}) == 2
@@ -108,10 +108,10 @@ def test_seeded_dropout_repeats_and_gives_torch_its_generator_back():
 
 def test_workers_of_a_crew_stay_alone_whatever_another_thread_sets():
     """A worker that had not computed yet took over the number that the main thread set: a run was not the same twice."""
-    before, crew = torch.get_num_threads(), ThreadPool(2)
-    crew.map(lambda _: None, range(2))
+    before, pool = torch.get_num_threads(), ThreadPool(2)
+    pool.map(lambda _: None, range(2))
     try:
         torch.set_num_threads(2)
-        assert set(crew.map(lambda _: torch.get_num_threads(), range(8))) == {1}
+        assert set(pool.map(lambda _: torch.get_num_threads(), range(8))) == {1}
     finally:
         torch.set_num_threads(before)

@@ -48,7 +48,7 @@ def check_installed() -> None:
     try:
         import ctranslate2  # noqa: F401
     except ModuleNotFoundError:
-        raise UnsupportedModel("it is not installed: pip install 'undivided[ctranslate2]'") from None
+        raise UnsupportedModel("it is not installed: pip install ctranslate2") from None
     except ImportError as error:
         raise UnsupportedModel(f"it is installed but cannot be imported: {error}") from None
 

@@ -82,7 +82,7 @@ def connect_ray(address: str, processors: int) -> Any:
     try:
         import ray
     except ImportError:
-        raise InputError("Ray is not installed: pip install 'undivided[ray]'") from None
+        raise InputError("Ray is not installed: pip install ray") from None
     common: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
         if address == "local":

@@ -89,7 +89,7 @@ class AttentionLayer(Protocol):
     head_widths: tuple[int, int]
 
     def needs_weights(self) -> bool:
-        """Whether the weights of Eq. 1 themselves are needed, or Eq. 1 is another: no kernel then stands in for it."""
+        """Whether no kernel may compute it: the weights themselves are needed, or the layer computes another equation."""
 
     def attend_packed(self, packed: Tensor, memory: Tensor | None, mask: Tensor | None) -> Tensor:
         """All heads over whole sequences: projections `B T (H K)` → `B T (H V)`."""

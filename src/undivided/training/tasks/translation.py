@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from undivided.artifact import Artifact, save_artifact
-from undivided.core.console import Console
+from undivided.core.console import Console, plural
 from undivided.core.ids import PAD
 from undivided.data.batches import BatchStream, PairBatch, load_batch
 from undivided.data.corpus import CorpusReport, corpus_name, read_pairs
@@ -46,7 +46,7 @@ class TranslationTask:
         self.valid = [pair.source for pair in pairs], [pair.target for pair in pairs]
 
     def __str__(self) -> str:
-        return f"{len(self.store):,} pairs, {self.epoch_tokens:,} target tokens"
+        return f"{plural(len(self.store), 'pair')}, {plural(self.epoch_tokens, 'target token')}"
 
     def load(self, draws: np.ndarray) -> PairBatch:
         """Some pairs as ids."""
