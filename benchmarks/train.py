@@ -157,7 +157,7 @@ def section(
 NOTES = """\
 Target tokens/s are medians over rounds. "Ours is" is the median, over rounds, of the ratio of the shares of the product rate,
 which the drift of the machine does not touch. The product rate is that of 1024 × 1024 float32 matrices on all cores, read before
-and after each piece. All sides use all cores: the peers by torch's threads, ours by its thread pool, which is its default. Each peer has
+and after each piece. All sides use all cores: the peers by torch's threads, ours by its thread pool, its default. Each peer has
 its own optimizer and loss; the batches, the label smoothing and the places of dropout are the same. OpenNMT-py 3.5 has the norm
 before each sub-layer and none but its own weights; its products are as many. The peers compute in float32, as they do by default;
 ours, by default, rounds the factors of its products to bfloat16 on a CPU that multiplies those much faster, and sums in float32;
