@@ -20,9 +20,11 @@ def open_bytes(path: str | Path) -> BinaryIO:
         if path.suffix == ".gz":
             import gzip
 
+            if path.is_file() and not path.stat().st_size:
+                raise InputError(f"{path}: damaged: an empty file holds no gzip archive")
             return cast(BinaryIO, gzip.open(path, "rb"))
         if path.suffix == ".xz":
-            return cast(BinaryIO, io.BufferedReader(_XzReader(path.open("rb")), 1 << 16))
+            return cast(BinaryIO, io.BufferedReader(_XzReader(path.open("rb")), BLOCK))
         if path.suffix == ".zst":
             return cast(BinaryIO, zstd_module().open(path, "rb"))
         return path.open("rb")
@@ -30,6 +32,10 @@ def open_bytes(path: str | Path) -> BinaryIO:
         raise InputError(f"{path}: no such file") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+BLOCK = 1 << 16
+"""Bytes that are read at a time."""
 
 
 class _XzReader(io.RawIOBase):
@@ -54,15 +60,24 @@ class _XzReader(io.RawIOBase):
         while True:
             packed = b""
             if self.decoder.eof:
-                packed = self.decoder.unused_data.lstrip(b"\0") or self.stream.read(1 << 16).lstrip(b"\0")
-                if not packed:
+                if not (packed := self._after_padding()):
                     return 0
                 self.decoder = self._new_decoder()
-            elif self.decoder.needs_input and not (packed := self.stream.read(1 << 16)):
+            elif self.decoder.needs_input and not (packed := self.stream.read(BLOCK)):
                 raise EOFError("it ends too early")
             if content := self.decoder.decompress(packed, max_length=len(buffer)):
                 buffer[: len(content)] = content
                 return len(content)
+
+    def _after_padding(self) -> bytes:
+        """What comes after the padding behind a stream: of any length, but as the format says a multiple of four zeros."""
+        zeros, packed = 0, self.decoder.unused_data or self.stream.read(BLOCK)
+        while packed and not (rest := packed.lstrip(b"\0")):
+            zeros, packed = zeros + len(packed), self.stream.read(BLOCK)
+        zeros += len(packed) - len(rest) if packed else 0
+        if zeros % 4:
+            raise EOFError(f"{zeros} zeros after a stream, which is no multiple of four: something is missing")
+        return rest if packed else b""
 
     def close(self) -> None:
         self.stream.close()
