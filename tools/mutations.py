@@ -321,6 +321,21 @@ DATA = (
         (f"{CORPUS}test_faults_are_counted_with_their_first_lines",),
     ),
     Mutant(
+        "xz-padding", "no xz stream is lost behind padding", "data/text_files.py",
+        "while packed and not (rest", "if packed and not (rest",
+        ("unit/data/test_compressed.py::test_no_xz_stream_is_lost_behind_padding",),
+    ),
+    Mutant(
+        "store-digests", "a damaged token store is noticed", "data/store.py",
+        "        if found != sums[part]:", "        if False:",
+        ("unit/data/test_store_damage.py::test_every_flipped_bit_is_noticed",),
+    ),
+    Mutant(
+        "store-ids", "no id beyond the vocabulary reaches a model", "data/store.py",
+        "int(ids.max()) >= self.vocabularies[side]", "False",
+        ("unit/data/test_store_damage.py::test_ids_beyond_the_vocabulary_are_refused",),
+    ),
+    Mutant(
         "byte-order-mark", "a byte-order mark is no text", "data/text_files.py",
         "line.removeprefix(BYTE_ORDER_MARK) if number == 0 else line", "line", (f"{CORPUS}test_crlf_and_byte_order_mark",),
     ),

@@ -6,11 +6,11 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,26 +23,44 @@ from undivided.data.subwords import Tokenizer
 
 STORE_VERSION = 1
 
+BLOCK = 1 << 24
+"""Bytes that share a digest. Blocks are checked by all cores at once."""
+
+PARTS = ("src.ids", "src.ends", "tgt.ids", "tgt.ends")
+
 Item = TypeVar("Item")
 
 
 class Store:
     """Token ids of corpora on disk, read through memory maps: its size does not matter to memory."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        facts = read_json(folder / "store.json")
+    def __init__(self, folder: Path, vocabularies: Sequence[int]) -> None:
+        """`vocabularies` are the numbers of source and target subwords: no id may lie beyond."""
+        self.folder, self.vocabularies = folder, tuple(vocabularies)
+        facts = _unseal(read_json(folder / "store.json"), folder)
         if facts["dtype"] not in ("uint16", "uint32"):
             raise InputError(f"{folder}: store.json is damaged: its ids are of type {facts['dtype']!r}")
         self.corpora: list[int] = facts["corpora"]
         self.weights: list[float] = facts["weights"]
         self.over_length: list[int] = facts["over_length"]
         self.findings = [CorpusReport(**entry) for entry in facts["findings"]]
+        _check_digests(folder, facts["sha256"])
         self._ids = [np.memmap(folder / f"{side}.ids", dtype=facts["dtype"], mode="r") for side in ("src", "tgt")]
         self._ends = [np.memmap(folder / f"{side}.ends", dtype=np.int64, mode="r") for side in ("src", "tgt")]
         for ids, ends in zip(self._ids, self._ends, strict=True):
-            if len(ends) != len(self) + 1 or len(ids) != ends[-1]:
+            if len(ends) != len(self) + 1 or ends[0] != 0 or len(ids) != ends[-1] or not _rises(ends):
                 raise InputError(f"{folder}: damaged: store.json, the ids and their ends do not fit together")
+        for side, ids in enumerate(self._ids):
+            for start in range(0, len(ids), BLOCK):
+                self._check_ids(side, ids[start : start + BLOCK])
+
+    def _check_ids(self, side: int, ids: np.ndarray) -> None:
+        """No id may be beyond the vocabulary: what looks it up in a table would read outside."""
+        if len(ids) and int(ids.max()) >= self.vocabularies[side]:
+            raise InputError(
+                f"{self.folder / PARTS[2 * side]}: damaged: it holds the id {int(ids.max()):,}, "
+                f"but the vocabulary has {self.vocabularies[side]:,}; run the same command again to build it anew"
+            )
 
     def __len__(self) -> int:
         return sum(self.corpora)
@@ -59,7 +77,10 @@ class Store:
     def rows(self, side: int, places: np.ndarray) -> list[np.ndarray]:
         """The ids of some pairs on one side (0 source, 1 target)."""
         ids, ends = self._ids[side], self._ends[side]
-        return [np.asarray(ids[start:end]) for start, end in zip(ends[places], ends[places + 1], strict=True)]
+        rows = [np.asarray(ids[start:end]) for start, end in zip(ends[places], ends[places + 1], strict=True)]
+        if rows:  # Checked at the start too, but the disk may have changed since.
+            self._check_ids(side, np.concatenate(rows))
+        return rows
 
     @property
     def target_tokens(self) -> int:
@@ -120,14 +141,19 @@ def open_store(
     config: DataConfig,
     advance: Callable[[int], None] = lambda count: None,
     digests: Mapping[str, str] | None = None,
+    warn: Callable[[str], None] = lambda text: None,
 ) -> Store:
-    """The token store of some corpora: read if it is there, complete and of the same content, else built."""
+    """The token store of some corpora: read if it is there, complete and undamaged, else built; `warn` is told of damage."""
     folder = parent / f"store-{store_key(corpora, tokenizer, config, digests)}"
-    with suppress(InputError, OSError, ValueError, KeyError, TypeError):
-        return Store(folder)
+    vocabularies = len(tokenizer.source), len(tokenizer.target)
+    if folder.exists():
+        try:
+            return Store(folder, vocabularies)
+        except (InputError, OSError, ValueError, KeyError, TypeError) as error:
+            warn(f"{error if isinstance(error, InputError) else f'{folder}: damaged'}; the text is tokenised again")
     with build_folder(folder) as building:
         _build(building, corpora, tokenizer, config, advance)
-    return Store(folder)
+    return Store(folder, vocabularies)
 
 
 def _build(
@@ -159,9 +185,53 @@ def _build(
         raise InputError(
             f"every pair has more than {config.max_length} subwords on a side; raise data.max_length or split the lines"
         )
-    facts = {"dtype": dtype.name, "corpora": counts, "weights": [files.weight for files in corpora]}
+    facts: dict[str, Any] = {"dtype": dtype.name, "corpora": counts, "weights": [files.weight for files in corpora]}
     facts |= {"over_length": over_length, "findings": findings}
-    (folder / "store.json").write_text(json.dumps(facts))
+    facts["sha256"] = {part: _block_digests(folder / part) for part in PARTS}
+    (folder / "store.json").write_text(json.dumps(facts | {"seal": _seal(facts)}))
+
+
+def _seal(facts: Mapping[str, Any]) -> str:
+    """sha256 of what store.json says."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def _unseal(found: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """What store.json says, if it says what was written."""
+    facts = {name: value for name, value in found.items() if name != "seal"}
+    if "seal" not in found:
+        raise InputError(f"{folder}: its token store has no digests, as in version 0.1.0")
+    if found["seal"] != _seal(facts):
+        raise InputError(f"{folder}: store.json is damaged (its sha256 differs)")
+    return facts
+
+
+def _block_digests(path: Path) -> list[str]:
+    """sha256 of each block of a file, in order."""
+    starts = range(0, path.stat().st_size, BLOCK)
+
+    def digest(start: int) -> str:
+        with path.open("rb") as stream:
+            stream.seek(start)
+            return hashlib.sha256(stream.read(BLOCK)).hexdigest()
+
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        return list(pool.map(digest, starts))
+
+
+def _check_digests(folder: Path, sums: Mapping[str, list[str]]) -> None:
+    """Compare every block with its digest; an error names the file and the block."""
+    for part in PARTS:
+        found = _block_digests(folder / part)
+        if found != sums[part]:
+            same = (one == other for one, other in zip(found, sums[part], strict=False))
+            block = next((number for number, equal in enumerate(same) if not equal), min(len(found), len(sums[part])))
+            raise InputError(f"{folder / part}: damaged after byte {block * BLOCK:,} (its sha256 differs)")
+
+
+def _rises(ends: np.ndarray) -> bool:
+    """Whether every row has a token."""
+    return all(bool((np.diff(ends[start : start + BLOCK + 1]) > 0).all()) for start in range(0, len(ends) - 1, BLOCK))
 
 
 def chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:

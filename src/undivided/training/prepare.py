@@ -109,7 +109,7 @@ def lock_run(run: ResolvedRun) -> Iterator[None]:
 def _open_training_store(recipe: Recipe, tokenizer: Tokenizer, folder: Path, digests: Mapping[str, str], console: Console) -> Store:
     """The token store of the training corpora; pairs over the length limit are reported."""
     progress = Progress(console, "tokenising pairs", None)
-    store = open_store(folder, recipe.data.train, tokenizer, recipe.data, progress.advance, digests)
+    store = open_store(folder, recipe.data.train, tokenizer, recipe.data, progress.advance, digests, console.warn)
     console.clear()
     for files, over in zip(recipe.data.train, store.over_length, strict=True):
         if over:

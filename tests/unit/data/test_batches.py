@@ -147,7 +147,7 @@ def test_the_order_is_the_same_in_another_process(store, python):
     code = (
         "import sys, json; from pathlib import Path; from undivided.config import BatchesConfig\n"
         "from undivided.data.batches import *\n"
-        "stream = BatchStream(Store(Path(sys.argv[1])), BatchesConfig(tokens=100, pool=30), 1)\n"
+        "stream = BatchStream(Store(Path(sys.argv[1]), (300, 300)), BatchesConfig(tokens=100, pool=30), 1)\n"
         "print(json.dumps([[p.tolist() for p in stream.pool_plans(e, n)] for e in (0, 3) for n in range(stream.pools)]))"
     )
     stream = BatchStream(store, BatchesConfig(tokens=100, pool=30), 1)

@@ -22,7 +22,7 @@ def pack(kind, content):
 
 def unpack(path, kind):
     """What the system's tool reads; None where it refuses the file."""
-    done = subprocess.run([TOOLS[kind], "-dcq", str(path)], capture_output=True)
+    done = subprocess.run([TOOLS[kind], "-dcq", str(path)], capture_output=True, check=False)
     return done.stdout if done.returncode == 0 else None
 
 
@@ -30,8 +30,7 @@ def read(path):
     try:
         return b"".join(line + b"\n" for line in raw_lines(path))
     except InputError as error:
-        assert str(error).startswith(f"{path}: damaged")
-        return None
+        return None if str(error).startswith(f"{path}: damaged") else error
 
 
 def check(tmp_path, kind, content):
