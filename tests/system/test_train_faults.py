@@ -274,6 +274,24 @@ def test_the_best_checkpoint_is_kept_too(whole, tmp_path):
     assert [path.name[-1] for path in checkpoint.paths(tmp_path)] == ["2", "4", "5"]
 
 
+def test_a_run_whose_checkpoints_cannot_be_read_stops_and_can_be_restarted_beside_them(run, whole, tmp_path):
+    copied = shutil.copytree(whole, tmp_path / "run")
+    folder = copied / "training" / "checkpoints"
+    for path in checkpoint.paths(folder):
+        (path / "manifest.json").unlink()
+    before = {path.relative_to(folder): sha256_of(path) for path in folder.rglob("*.*") if path.is_file()}
+    result = run("train", "--out", copied, "--max-steps", "12", "--quiet")
+    assert result.code == 2
+    assert "none of its 2 checkpoints can be read" in result.err
+    assert "--restart" in result.err
+    assert {path.relative_to(folder): sha256_of(path) for path in folder.rglob("*.*") if path.is_file()} == before
+    assert run("train", "--out", copied, "--restart", "--quiet").code == 0
+    kept = copied / "training" / "checkpoints.old-1"
+    assert {path.relative_to(kept): sha256_of(path) for path in kept.rglob("*.*") if path.is_file()} == before
+    assert (copied / "training" / "log.jsonl.old-1").exists()
+    assert weights_at(copied, 8) == weights_at(whole, 8)
+
+
 # The same steps again.
 
 

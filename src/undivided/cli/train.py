@@ -31,6 +31,11 @@ def add_train(verbs: Any) -> None:
         help="train nothing; repeat K steps from the second-last checkpoint (without K: up to the last checkpoint) and check that "
         "they equal bit for bit what was logged and saved",
     )
+    verb.add_argument(
+        "--restart",
+        action="store_true",
+        help="start the training in --out over, from step 1; its checkpoints and log are kept there under other names",
+    )
     add_settings(verb, Recipe)
     add_quiet(verb)
     verb.set_defaults(run=run_train)
@@ -48,7 +53,7 @@ def run_train(options: argparse.Namespace) -> None:
         return
     from undivided.training.loop import train
 
-    train(values, Console(options.quiet))
+    train(values, Console(options.quiet), options.restart)
 
 
 def add_distill(verbs: Any) -> None:

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,8 @@ def _holds_complete(final: Path) -> bool:
         return False
     if _is_complete(final):
         return True
-    shutil.rmtree(final)
+    # Perhaps it could only not be read just now: it is kept.
+    final.rename(unused_name(final, "unreadable"))
     return False
 
 
@@ -161,7 +163,12 @@ def _rows(files: list[Path], group: Group | None) -> dict[str, Tensor]:
 
 def paths(folder: Path) -> list[Path]:
     """The checkpoints of a run, oldest first."""
-    return sorted(path for path in folder.glob("step-*") if path.name[5:].isdigit())
+    try:
+        # Not by `glob`, which takes a folder that cannot be read for an empty one.
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return []
+    return sorted(folder / name for name in names if name.startswith("step-") and name[5:].isdigit())
 
 
 def regular(folder: Path, every: int) -> list[Path]:
@@ -174,24 +181,52 @@ def regular(folder: Path, every: int) -> list[Path]:
 
 
 def newest(folder: Path, console: Console, group: Group | None = None) -> Checkpoint | None:
-    """The newest complete checkpoint; damaged ones are reported and skipped."""
+    """The newest complete checkpoint, None where none was written; damaged ones are reported and skipped.
+
+    Where there are some and none can be read, it is an error: to start over would lose them.
+    """
+    faults = []
     for path in reversed(paths(folder)):
         try:
             return read(path, group)
-        except InputError as error:
-            console.warn(f"skipped a damaged checkpoint: {error}")
+        except (InputError, OSError) as error:
+            faults.append(str(error))
+            console.warn(f"skipped a damaged checkpoint: {faults[-1]}")
+    if faults:
+        out = folder.parent.parent
+        raise InputError(
+            "\n  - ".join([f"{folder}: none of its {plural(len(faults), 'checkpoint')} can be read:", *faults])
+            + "\nMake them readable or copy them back, then run the command again; or start over beside them, which are kept under "
+            f"another name: undivided train --out {out} --restart"
+        )
     return None
 
 
+def set_aside(training: Path, console: Console, group: Group) -> None:
+    """Give checkpoints and log of a run other names, so that it can start over beside them."""
+    for path in (training / "checkpoints", training / "log.jsonl"):
+        if group.is_main and path.exists():
+            console.say(f"kept from before: {path.rename(unused_name(path, 'old'))}")
+    group.wait()
+
+
+def unused_name(path: Path, mark: str) -> Path:
+    """A name beside a path that nothing has: `step-000000004.unreadable-1`."""
+    return next(name for number in count(1) if not os.path.lexists(name := path.with_name(f"{path.name}.{mark}-{number}")))
+
+
 def prune(folder: Path, keep: int, console: Console, best: int = 0, every: int = 1) -> None:
-    """Remove all but the newest `keep` regular checkpoints and that of the `best` step; never the only complete one."""
+    """Remove all but the newest `keep` regular checkpoints and that of the `best` step.
+
+    What cannot be read stays, and so do older ones where none of the newest can.
+    """
     kept = regular(folder, every)[-keep:]
     old = [path for path in paths(folder) if path not in kept]
     if old and not any(_is_complete(path) for path in reversed(kept)):
         console.warn(f"{folder}: the newest {plural(len(kept), 'checkpoint')} cannot be read back; older ones are kept")
         return
     for path in old:
-        if path != path_of(folder, best):
+        if path != path_of(folder, best) and _is_complete(path):
             # Renamed first: what is half removed must not be taken for a damaged checkpoint.
             going = path.with_name(f"{path.name}.building")
             path.rename(going)
@@ -201,7 +236,7 @@ def prune(folder: Path, keep: int, console: Console, best: int = 0, every: int =
 def _is_complete(path: Path) -> bool:
     try:
         manifest.verify(path, ["state.json"])
-    except InputError:
+    except (InputError, OSError):
         return False
     return True
 

@@ -37,16 +37,21 @@ MAX_ROLLBACKS = 8
 """Then the rate is 1/256 of what it was: it is not the rate."""
 
 
-def train(values: Values, console: Console | None = None) -> Path:
-    """Train a model as its settings say, or resume the training in `train.out`. Returns the model folder."""
+def train(values: Values, console: Console | None = None, restart: bool = False) -> Path:
+    """Train a model as its settings say, or resume the training in `train.out`. Returns the model folder.
+
+    With `restart` the training there starts over; its checkpoints and log are kept under other names.
+    """
     console = console or LoggingConsole()
     with join_processes(requested_device(values)) as group:
         if not group.is_main:
             # One process speaks for all.
             console = Console(quiet=True, stream=io.StringIO())
         with prepare(values, console, group) as prepared:
+            if restart:
+                checkpoint.set_aside(prepared.folder, console, group)
             trainer = Trainer(prepared, console, group)
-            if prepared.resumes:
+            if prepared.resumes and not restart:
                 trainer.resume()
             with handle_stop_signals(trainer.ask_to_stop):
                 trainer.train()

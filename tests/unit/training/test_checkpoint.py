@@ -3,6 +3,7 @@ import io
 import pytest
 import torch
 
+from undivided.core import manifest
 from undivided.core.console import Console
 from undivided.core.errors import InputError
 from undivided.training import checkpoint
@@ -59,6 +60,37 @@ def test_a_damaged_checkpoint_of_the_same_step_is_replaced(tmp_path):
     (tmp_path / "step-000000001" / "model.safetensors").write_bytes(b"broken")
     write(tmp_path, 1, make(2.0))
     assert newest(tmp_path, Console(quiet=True)).state == {"step": 2.0}
+    assert (tmp_path / "step-000000001.unreadable-1" / "model.safetensors").read_bytes() == b"broken"
+
+
+def test_where_none_can_be_read_it_is_an_error_that_names_them(tmp_path, monkeypatch):
+    folder = tmp_path / "run" / "training" / "checkpoints"
+    for step in (1, 2):
+        write(folder, step, make(step))
+
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied", "manifest.json")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(manifest, "read_bounded", refuse)
+        with pytest.raises(InputError, match=r"none of its 2 checkpoints can be read(?s:.)*step-000000001(?s:.)*--restart"):
+            newest(folder, Console(quiet=True))
+    assert newest(folder, Console(quiet=True)).state == {"step": 2.0}
+
+
+def test_a_folder_that_cannot_be_listed_is_not_an_empty_one(tmp_path):
+    (tmp_path / "checkpoints").write_text("no folder")
+    with pytest.raises(OSError, match="Not a directory"):
+        paths(tmp_path / "checkpoints")
+
+
+def test_prune_removes_nothing_that_cannot_be_read(tmp_path):
+    for step in (1, 2, 3, 4):
+        write(tmp_path, step, make(step))
+    (tmp_path / "step-000000001" / "manifest.json").unlink()
+    flip(tmp_path / "step-000000002" / "model.safetensors")
+    prune(tmp_path, 1, Console(quiet=True))
+    assert [path.name[-1] for path in paths(tmp_path)] == ["1", "2", "4"]
 
 
 def test_newest_passes_over_damage_and_names_it(tmp_path):
