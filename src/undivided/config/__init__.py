@@ -7,7 +7,7 @@ from undivided.config.model import ModelConfig
 from undivided.config.presets import PRESETS, preset_for, preset_values
 from undivided.config.recipe import Recipe, build_recipe
 from undivided.config.search import CHUNK_LINES, ENGINES, SearchConfig
-from undivided.config.train import TrainConfig
+from undivided.config.train import TrainConfig, check_threads
 
 __all__ = [
     "CHUNK_LINES",
@@ -22,6 +22,7 @@ __all__ = [
     "TokensConfig",
     "TrainConfig",
     "build_recipe",
+    "check_threads",
     "preset_for",
     "preset_values",
 ]

@@ -17,7 +17,7 @@ class CorpusFiles:
         "", "file of source lines, or a .tsv file with both columns; for other kinds of model a file of text or images"
     )
     target: str = setting("", "file of target lines, or of labels; empty for a .tsv file and for text without labels")
-    weight: float = setting(1.0, "how often each pair of this corpus occurs in an epoch", at_least=0.0)
+    weight: float = setting(1.0, "how often each pair of this corpus occurs in an epoch", at_least=0.0, at_most=10_000.0)
 
     def faults(self) -> list[str]:
         """What is wrong: a corpus without a source."""

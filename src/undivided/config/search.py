@@ -41,9 +41,9 @@ class SearchConfig:
     n_best: int = setting(1, "outputs for each line", flags=("--n-best",), at_least=1, below=1001)
     sample: bool = setting(False, "sample outputs at random instead of beam search", flags=("--sample",))
     temperature: float = setting(
-        1.0, "sampling temperature; below 1 favours likely tokens", flags=("--temperature",), at_least=1e-6
+        1.0, "sampling temperature; below 1 favours likely tokens", flags=("--temperature",), at_least=1e-6, at_most=1000.0
     )
-    top_k: int = setting(0, "sample from the k most likely tokens; 0 = all", flags=("--top-k",), at_least=0)
+    top_k: int = setting(0, "sample from the k most likely tokens; 0 = all", flags=("--top-k",), at_least=0, below=1 << 31)
     top_p: float = setting(
         1.0,
         "sample from the smallest set of most likely tokens with this total probability",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
+import math
 import re
 import types
 import typing
@@ -197,16 +198,20 @@ def _integer(value: Any) -> int:
 
 def _number(value: Any) -> float:
     try:
-        if isinstance(value, bool):
+        if isinstance(value, bool) or not math.isfinite(float(value)):
             raise ValueError
         return float(value)
-    except (TypeError, ValueError):
-        raise ValueError(f"expected a number, got {quote(value)}") from None
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"expected a finite number, got {quote(value)}") from None
 
 
 def _text(value: Any) -> str:
     if isinstance(value, Mapping | list):
         raise ValueError(f"expected text, got {quote(value)}")
+    if "\0" in str(value):
+        raise ValueError(f"{quote(value)} holds a NUL character")
+    if re.search("[\ud800-\udc7f\udd00-\udfff]", str(value)):  # The others stand for bytes of a file name that is not UTF-8.
+        raise ValueError(f"{quote(value)} holds half a character and is not valid Unicode")
     # YAML 1.1 reads the language code `no` as false.
     return "no" if value is False else str(value)
 

@@ -6,6 +6,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 from undivided.config.settings import setting
+from undivided.core.errors import InputError
+
+MAX_THREADS = 1024
+"""More CPU threads than any machine has use for; far more, and the system refuses to start them."""
+
+
+def check_threads(count: int) -> None:
+    """Refuse a number of CPU threads that no machine can start."""
+    if not 0 <= count <= MAX_THREADS:
+        raise InputError(f"threads: {count} is {'less than 0' if count < 0 else f'more than {MAX_THREADS}'}")
 
 
 @dataclass(frozen=True)
@@ -48,10 +58,10 @@ class TrainConfig:
         "supports it and it is faster, else float32",
     )
     device: str = setting("auto", "auto, cpu, cuda, cuda:N or mps; auto = a GPU if there is one", flags=("--device",))
-    threads: int = setting(0, "CPU threads; 0 = all cores", flags=("--threads",), at_least=0)
+    threads: int = setting(0, "CPU threads; 0 = all cores", flags=("--threads",), at_least=0, at_most=MAX_THREADS)
     shard: bool = setting(False, "shard weights, gradients and optimizer state over the processes (FSDP2)", flags=("--shard",))
     validate_every: int = setting(1000, "steps between validations", flags=("--validate-every",), at_least=1)
-    validate_beam: int = setting(1, "beam size of the validation BLEU; 1 = greedy", at_least=1)
+    validate_beam: int = setting(1, "beam size of the validation BLEU; 1 = greedy", at_least=1, below=1001)
     validate_lines: int = setting(1000, "validation pairs that are translated for BLEU", at_least=1)
     patience: int = setting(
         0, "stop after this many validations without a better BLEU; 0 = never", flags=("--patience",), at_least=0

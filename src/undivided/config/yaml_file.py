@@ -57,7 +57,7 @@ def read_yaml(path: str | Path) -> Values:
 
 
 def _check_yaml(events: Iterable[Any], path: str | Path) -> None:
-    """Refuse aliases, with which a few lines can make billions of values, and deep nesting."""
+    """Refuse aliases, with which a few lines can make billions of values, tags, and deep nesting."""
     import yaml
 
     depth = 0
@@ -66,5 +66,9 @@ def _check_yaml(events: Iterable[Any], path: str | Path) -> None:
         where = f"{path}, line {event.start_mark.line + 1}"
         if isinstance(event, yaml.AliasEvent):
             raise InputError(f"{where}: a recipe has no aliases (*{event.anchor}); write the value itself")
+        if getattr(event, "tag", None) is not None:
+            raise InputError(
+                f"{where}: a recipe has no tags ({event.tag.replace('tag:yaml.org,2002:', '!!')}); write the plain value"
+            )
         if depth > MAX_DEPTH:
             raise InputError(f"{where}: nested deeper than {MAX_DEPTH} levels")

@@ -236,8 +236,9 @@ class BatchStream:
         start = first = 0
         for number, (count, size) in enumerate(zip(self.store.corpora, self._sizes, strict=True)):
             here = (slots >= start) & (slots < start + size)
-            for turn in range(-(-size // count) if count else 0):
-                turn_slots = here & ((slots - start) // max(count, 1) == turn)
+            turns = (slots - start) // max(count, 1)
+            for turn in np.unique(turns[here]).tolist():
+                turn_slots = here & (turns == turn)
                 inside = (slots[turn_slots] - start) % count
                 result[turn_slots] = first + permute(inside, count, self.seed, epoch, number, turn)
             start, first = start + size, first + count

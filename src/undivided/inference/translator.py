@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Unpack, overload
 
 from undivided.artifact import Artifact, open_artifact
-from undivided.config import CHUNK_LINES, SearchConfig
+from undivided.config import CHUNK_LINES, SearchConfig, check_threads
 from undivided.core.console import Console, LoggingConsole, plural
 from undivided.core.errors import InputError
 from undivided.inference.chunks import chunk_lines, prefetch
@@ -39,8 +39,7 @@ class Translator:
         engine: str = "auto",
         console: Console | None = None,
     ) -> None:
-        if threads < 0:
-            raise InputError(f"threads: {threads} is less than 0")
+        check_threads(threads)
         folder = None if isinstance(model, Artifact) else Path(model)
         self.artifact = model if isinstance(model, Artifact) else open_artifact(model, device, threads)
         self.engine = choose_engine(engine, self.artifact, folder, threads, console or LoggingConsole(), device)

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import torch
 
+from undivided.config import check_threads
 from undivided.core.errors import InputError
 
 Item = TypeVar("Item")
@@ -73,8 +74,7 @@ def choose_device(name: str = "auto") -> torch.device:
 
 def use_threads(count: int) -> None:
     """Set the number of CPU threads; 0 is what `OMP_NUM_THREADS` says, else all cores this process may use."""
-    if count < 0:
-        raise InputError(f"threads: {count} is less than 0")
+    check_threads(count)
     if not count and os.environ.get("OMP_NUM_THREADS"):
         return
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

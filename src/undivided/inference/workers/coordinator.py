@@ -8,6 +8,7 @@ from collections import Counter, deque
 from pathlib import Path
 
 from undivided import __version__
+from undivided.config import check_threads
 from undivided.core import manifest
 from undivided.core.console import Console, LimitedWarnings, Progress, plural
 from undivided.core.errors import InputError, UndividedError
@@ -21,6 +22,8 @@ from undivided.inference.workers.shards import Job, Scan, Shard, ShardPlan, scan
 
 MAX_DEATHS = 3
 """Workers that may die over one shard before the job fails."""
+
+MAX_RAY_WORKERS = 4096
 
 MAX_FAILED_STARTS = 5
 """Workers that may die one after the other at their start, while none of the others finishes anything."""
@@ -45,6 +48,7 @@ def translate_file(
     The output does not depend on how many workers there are, nor on which of them die.
     """
     _check(model, source, output, workers, ray)
+    check_threads(threads)
     folder = Path(f"{output}.shards")
     plan = make_plan(model, source, folder, search or {}, prefix, scores, device, max(1, threads), engine)
     with lock_folder(folder, f"{folder}: another process is translating there; wait for it, or choose another --output"):
@@ -79,6 +83,11 @@ def _check(model: str, source: str, output: str, workers: int, ray: str | None) 
         raise InputError(f"{model}: no such model folder")
     if workers < (0 if ray else 1):
         raise InputError(f"--workers: {workers} is less than 1")
+    cores = os.cpu_count() or 1
+    most = MAX_RAY_WORKERS if ray else max(16, 4 * cores)
+    if workers > most:
+        why = "" if ray else f", for {plural(cores, 'core')}"
+        raise InputError(f"--workers: {workers} is more than {most}{why}")
 
 
 def make_plan(

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import torch
 
+from undivided.config import check_threads
 from undivided.core.console import Console, Progress
 from undivided.core.errors import InputError
 from undivided.paper.table1.layers import ADDITIVE, CONTIGUOUS, KINDS, RECURRENT, SELF_ATTENTION, Kind, Shape
@@ -97,6 +98,7 @@ def table1(setup: Setup, threads: int, console: Console) -> Measurements:
     """Measure everything; afterwards the number of threads is restored."""
     if faults := setup.faults():
         raise InputError("\n".join(faults))
+    check_threads(threads)
     before = torch.get_num_threads()
     torch.set_num_threads(max(1, threads))
     try:
