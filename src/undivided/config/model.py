@@ -156,6 +156,11 @@ class ModelConfig:
         return self.d_hidden or self.d_model
 
     @property
+    def position_limit(self) -> int | None:
+        """The longest sequence that learned positions allow; None where there is no limit."""
+        return self.max_positions if self.positions == "learned" and applies(ATTENTIVE + CONVOLUTIONAL, self.kind) else None
+
+    @property
     def n_patches(self) -> int:
         """How many patches an image has."""
         return (self.image_height // self.patch) * (self.image_width // self.patch)

@@ -26,7 +26,15 @@ def split_text(text: str, tokens: int, usual: int, longest: int) -> list[Piece]:
         return [Piece(text, "")]
     # A short piece that ends with a full stop may be an abbreviation; it stays with what follows it.
     wanted, limit = (max(1, len(text) * share // tokens) for share in (usual // 4, (longest - 2) // 2))
-    return _join_blank(split_at_sentences(text, wanted, limit if tokens > longest else len(text)))
+    return join_blank(split_at_sentences(text, wanted, limit if tokens > longest else len(text)))
+
+
+def split_dense(piece: Piece, tokens: int, longest: int) -> list[Piece]:
+    """Split a piece that has more tokens than its length let expect, into shorter ones; one character stays as it is."""
+    if tokens <= longest or len(piece.text) < 2:
+        return [piece]
+    limit = max(1, min(len(piece.text) // 2, len(piece.text) * ((longest - 2) // 2) // tokens))
+    return _end_with(split_at_sentences(piece.text, limit, limit), piece.space)
 
 
 def split_at_sentences(text: str, wanted: int, limit: int) -> list[Piece]:
@@ -56,7 +64,7 @@ def _pack(parts: list[str], size: int) -> list[Piece]:
     return pieces
 
 
-def _join_blank(pieces: list[Piece]) -> list[Piece]:
+def join_blank(pieces: list[Piece]) -> list[Piece]:
     """Pieces of nothing but space would be translated into something: after words, they become the space after those."""
     result: list[Piece] = []
     for piece, space in pieces:

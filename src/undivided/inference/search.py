@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
@@ -99,7 +100,8 @@ def start_search(
     """Encode the sources: the state before the first step, the length limits `B` and the forced tokens `B P`."""
     src = pad_rows(sources).to(device)
     src_mask = None if bool((src != PAD).all()) else src != PAD
-    limits = torch.tensor([len(row) - 1 + config.max_extra for row in sources], device=device)
+    most = model.config.position_limit or sys.maxsize
+    limits = torch.tensor([min(len(row) - 1 + config.max_extra, most) for row in sources], device=device)
     state = model.start(model.encode(src, src_mask))
     return state, limits, _pad_prefixes(prefixes, limits)
 

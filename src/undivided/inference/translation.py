@@ -10,7 +10,7 @@ from undivided.config import SearchConfig
 from undivided.data.subwords import Subwords, to_one_line
 from undivided.inference.engines.contract import Engine
 from undivided.inference.hypothesis import Hypothesis
-from undivided.inference.pieces import Piece, split_text
+from undivided.inference.pieces import Piece, join_blank, split_dense, split_text
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,18 @@ def encode_texts(texts: Sequence[str], subwords: Subwords, usual: int, longest: 
     result = []
     for text, ids in zip(texts, subwords.encode(texts), strict=True):
         pieces = split_text(text, len(ids), usual, longest)
-        result.append(EncodedText(pieces, [ids] if len(pieces) == 1 else subwords.encode([piece.text for piece in pieces])))
+        result.append(EncodedText(pieces, [ids]) if len(pieces) == 1 else _encode_pieces(pieces, subwords, longest))
     return result
+
+
+def _encode_pieces(pieces: list[Piece], subwords: Subwords, longest: int) -> EncodedText:
+    """The ids of each piece. One with more than `longest` is split again: where text is dense, fewer characters fit."""
+    while True:
+        rows = subwords.encode([piece.text for piece in pieces])
+        parts = [split_dense(piece, len(row), longest) for piece, row in zip(pieces, rows, strict=True)]
+        if parts == [[piece] for piece in pieces]:
+            return EncodedText(pieces, rows)
+        pieces = join_blank([part for each in parts for part in each])
 
 
 def search_texts(

@@ -43,8 +43,9 @@ class Translator:
         folder = None if isinstance(model, Artifact) else Path(model)
         self.artifact = model if isinstance(model, Artifact) else open_artifact(model, device, threads)
         self.engine = choose_engine(engine, self.artifact, folder, threads, console or LoggingConsole(), device)
-        self.longest = self.artifact.recipe.data.max_length
-        """The most tokens of a training sentence: a longer text is split wherever it must be."""
+        recipe = self.artifact.recipe
+        self.longest = min(recipe.data.max_length, recipe.model.position_limit or recipe.data.max_length)
+        """The most tokens of a training sentence that the model has positions for: a longer text is split wherever it must be."""
         usual = self.artifact.facts.get("usual_length")
         self.usual = min(usual, self.longest) if isinstance(usual, int) and usual > 0 else self.longest
         """The length of most training sentences: a longer text is split between sentences."""
