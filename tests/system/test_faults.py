@@ -112,6 +112,34 @@ def test_a_checkpoint_is_never_half_written(done, tmp_path, monkeypatch, name, n
     assert not list(home.glob("*.building"))
 
 
+def test_the_next_run_removes_what_a_killed_one_left(run, recipe, done, tmp_path):
+    home = shutil.copytree(done, tmp_path / "m")
+    for left in (home / "training" / "store-0.99999999.building", home / ".incoming.99999999"):
+        left.mkdir()
+        (left / "part").write_text("half")
+    assert run("train", "--out", home, "--max-steps", "5", "--quiet").code == 0
+    assert not [path for path in home.rglob("*") if path.name.endswith(".building") or ".incoming" in path.name]
+
+
+def test_a_model_that_cannot_be_written_leaves_nothing_behind(done, tmp_path, monkeypatch):
+    home = shutil.copytree(done, tmp_path / "m", ignore=shutil.ignore_patterns("training"))
+    before = contents(home)
+    monkeypatch.setattr(save, "fsync", failing(save.fsync, 1))
+    with pytest.raises(OSError, match="No space"):
+        save_artifact(load_artifact(home), home)
+    assert contents(home) == before
+
+
+def test_a_score_on_a_full_disk_leaves_no_file(run, tmp_path, model, small_disk):
+    home = small_disk("4k")
+    text = write_lines(tmp_path / "in", [source for source, _ in PAIRS] * 9)
+    gold = write_lines(tmp_path / "gold", [target for _, target in PAIRS] * 9)
+    result = run("score", text, gold, "--model", model, "-o", home / "out", "--beam-size", "1", "-q")
+    assert result.code == 1
+    assert clear(result, "the disk is full")
+    assert not list(home.iterdir())
+
+
 # A read-only disk.
 
 

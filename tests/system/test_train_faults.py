@@ -14,6 +14,7 @@ from samples import flags, sentences, tiny_recipe, write_pairs
 from undivided.core.console import Console
 from undivided.core.errors import InputError, UndividedError
 from undivided.core.files import sha256_of
+from undivided.core.signals import WorkClock
 from undivided.training import checkpoint
 from undivided.training.loop import MAX_ROLLBACKS, Trainer, train
 from undivided.training.prepare import prepare
@@ -290,6 +291,15 @@ def test_a_run_whose_checkpoints_cannot_be_read_stops_and_can_be_restarted_besid
     assert {path.relative_to(kept): sha256_of(path) for path in kept.rglob("*.*") if path.is_file()} == before
     assert (copied / "training" / "log.jsonl.old-1").exists()
     assert weights_at(copied, 8) == weights_at(whole, 8)
+
+
+# Time.
+
+
+def test_a_step_takes_the_time_in_which_it_worked(recipe, tmp_path, monkeypatch):
+    monkeypatch.setattr(WorkClock, "seconds", lambda self: 7.0)
+    run = train(at(recipe, tmp_path / "run", max_steps=4), QUIET)
+    assert state_at(run, 4)["seconds"] == 28.0
 
 
 # The same steps again.

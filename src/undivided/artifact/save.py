@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from undivided.artifact.contents import Artifact, SingleStackArtifact
 from undivided.config.settings import as_values
 from undivided.core import manifest
 from undivided.core.files import fsync, open_atomic
+from undivided.core.locks import make_temporary_folder, remove_abandoned
 from undivided.core.manifest import INCOMING
 
 FORMAT_VERSION = 1
@@ -23,16 +25,15 @@ def save_artifact(artifact: Artifact | SingleStackArtifact, folder: Path) -> Non
     """Write the model folder: aside, to the disk, by one rename to `.incoming`, and from there into place."""
     folder.mkdir(parents=True, exist_ok=True)
     _settle(folder)
-    building = folder / f"{INCOMING}.{os.getpid()}"
-    shutil.rmtree(building, ignore_errors=True)
-    building.mkdir()
-    manifest.write(building, _write_parts(artifact, building))
-    # Not in the manifest: a person may edit the card, nothing reads it, and all it says is in config.json.
-    (building / "README.md").write_text(model_card(artifact.recipe, artifact.facts), encoding="utf-8")
-    for part in building.iterdir():
-        fsync(part)
-    fsync(building)
-    building.rename(folder / INCOMING)
+    remove_abandoned(folder, re.escape(INCOMING) + r"\.[0-9]+")
+    with make_temporary_folder(folder / f"{INCOMING}.{os.getpid()}") as building:
+        manifest.write(building, _write_parts(artifact, building))
+        # Not in the manifest: a person may edit the card, nothing reads it, and all it says is in config.json.
+        (building / "README.md").write_text(model_card(artifact.recipe, artifact.facts), encoding="utf-8")
+        for part in building.iterdir():
+            fsync(part)
+        fsync(building)
+        building.rename(folder / INCOMING)
     fsync(folder)
     _settle(folder)
 

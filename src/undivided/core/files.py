@@ -12,9 +12,13 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from undivided.core.errors import InputError
+from undivided.core.locks import make_temporary_folder, remove_abandoned
 
 MAX_JSON_BYTES = 16 << 20
 """The largest JSON file that is read: a thousand times what we write."""
+
+BUILDING = r".+\.[0-9]+\.building"
+"""The names that `build_folder` gives its folders until they are complete, as a regular expression."""
 
 
 def read_bounded(path: Path, limit: int) -> bytes:
@@ -107,14 +111,13 @@ def write_atomic(path: Path, content: bytes | str) -> None:
 def build_folder(path: Path) -> Iterator[Path]:
     """A new folder to fill, which takes its name when all is in it; one that had the name is removed then.
 
-    After an error nothing is left behind.
+    It is on the disk before. After an error nothing is left behind, and what a killed process left is removed.
     """
-    building = temporary_name(path, "building")
-    shutil.rmtree(building, ignore_errors=True)
-    building.mkdir(parents=True)
-    try:
+    remove_abandoned(path.parent, BUILDING)
+    with make_temporary_folder(temporary_name(path, "building")) as building:
         yield building
+        for part in [*building.rglob("*"), building]:
+            fsync(part)
         shutil.rmtree(path, ignore_errors=True)
         building.rename(path)
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
+        fsync(path.parent)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -33,7 +35,7 @@ def try_lock_folder(folder: Path) -> Iterator[bool]:
     if os.name == "nt":
         yield False
         return
-    handle = os.open(folder, os.O_RDONLY)
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         locked = False
         with suppress(OSError):
@@ -41,3 +43,29 @@ def try_lock_folder(folder: Path) -> Iterator[bool]:
         yield locked
     finally:
         os.close(handle)
+
+
+@contextmanager
+def make_temporary_folder(folder: Path) -> Iterator[Path]:
+    """A new folder that this process holds while it fills it; what still has its name at the end is removed.
+
+    So a temporary folder that nobody holds was left by a process that was killed.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    with try_lock_folder(folder):
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_abandoned(parent: Path, name: str) -> None:
+    """Remove the temporary folders of killed processes whose names match a regular expression."""
+    for folder in parent.iterdir() if parent.is_dir() else ():
+        if re.fullmatch(name, folder.name):
+            # What is no folder, a link or held by a process stays.
+            with suppress(OSError), try_lock_folder(folder) as locked:
+                # An empty one may be new and not yet locked.
+                if locked and any(folder.iterdir()):
+                    shutil.rmtree(folder)

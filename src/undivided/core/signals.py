@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -36,3 +37,38 @@ def handle_stop_signals(ask: Callable[[int], None]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+class WorkClock:
+    """Seconds of work since `start`: those in which the process was stopped (Ctrl-Z, SIGSTOP) do not count.
+
+    Nobody is told when a process is stopped, only when it is continued. Then its processor time is what it worked.
+    """
+
+    def __init__(self) -> None:
+        self._continued, self._began, self._worked = False, 0.0, 0.0
+
+    @contextmanager
+    def listen(self) -> Iterator[None]:
+        """Within, stops are noticed; only the main thread can listen, and not on Windows."""
+        number = getattr(signal, "SIGCONT", None)
+        if number is None or threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = signal.signal(number, self._note)
+        try:
+            yield
+        finally:
+            signal.signal(number, before)
+
+    def _note(self, *_: object) -> None:
+        self._continued = True
+
+    def start(self) -> None:
+        """Count from now on."""
+        self._continued, self._began, self._worked = False, time.monotonic(), time.process_time()
+
+    def seconds(self) -> float:
+        """Seconds of work since the start."""
+        passed = time.monotonic() - self._began
+        return min(passed, time.process_time() - self._worked) if self._continued else passed

@@ -18,7 +18,7 @@ from undivided.artifact.weights import fill_weights
 from undivided.config.settings import Values
 from undivided.core.console import Console, LoggingConsole, duration, plural
 from undivided.core.errors import UndividedError
-from undivided.core.signals import Stopped, handle_stop_signals
+from undivided.core.signals import Stopped, WorkClock, handle_stop_signals
 from undivided.data.batches import StreamPosition
 from undivided.nn import backend
 from undivided.nn.device import choose_device, one_thread
@@ -53,7 +53,7 @@ def train(values: Values, console: Console | None = None, restart: bool = False)
             trainer = Trainer(prepared, console, group)
             if prepared.resumes and not restart:
                 trainer.resume()
-            with handle_stop_signals(trainer.ask_to_stop):
+            with handle_stop_signals(trainer.ask_to_stop), trainer.clock.listen():
                 trainer.train()
     return prepared.out
 
@@ -68,6 +68,7 @@ class Trainer:
         self.task, self.model = self.run.task, self.run.model
         self.log = Log(prepared.folder if self.group.is_main else None, self.config.tensorboard)
         self._asked_to_stop = self._stop_signal = 0
+        self.clock = WorkClock()
         self._beginning: checkpoint.Checkpoint | None = None
         device = self.group.device
         where = str(device) if self.group.size == 1 else f"{self.group.size} × {device.type}"
@@ -113,10 +114,10 @@ class Trainer:
 
     def advance(self, plans: Iterator[tuple[np.ndarray, StreamPosition]]) -> None:
         """Take a step and count it."""
-        began = time.monotonic()
+        self.clock.start()
         loss, likelihood, tokens = self._step(plans)
         # All processes go by one clock, and stop after the same step.
-        spent, stop = self.group.min_values(time.monotonic() - began, -self._asked_to_stop)
+        spent, stop = self.group.min_values(self.clock.seconds(), -self._asked_to_stop)
         self._stop_signal = -int(stop)
         self.state.seconds += spent
         if math.isfinite(loss):

@@ -16,8 +16,8 @@ from undivided.config.model import PAIRED, VISION
 from undivided.config.settings import Values
 from undivided.core.console import Console, Progress, plural
 from undivided.core.errors import IncompatibleSettings, InputError
-from undivided.core.files import write_atomic
-from undivided.core.locks import lock_folder
+from undivided.core.files import BUILDING, write_atomic
+from undivided.core.locks import lock_folder, remove_abandoned
 from undivided.data.corpus import corpus_name
 from undivided.data.store import Store, open_store
 from undivided.data.subwords import Tokenizer
@@ -92,6 +92,7 @@ def prepare(values: Values, console: Console, group: Group | None = None) -> Ite
 def lock_run(run: ResolvedRun) -> Iterator[None]:
     """Within, no other process trains in this folder; a new run is written down, so that it can resume after a stop."""
     with lock_folder(run.folder, f"{run.folder.parent}: another process is training there; wait for it, or choose another --out"):
+        remove_abandoned(run.folder, BUILDING)
         saved = record_path(run.folder.parent)
         if not run.resumes:
             if saved.exists():

@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from samples import environment
+from undivided.core import files
 from undivided.core.errors import InputError
 from undivided.core.files import (
     build_folder,
@@ -155,3 +156,42 @@ def test_a_folder_is_locked_once(tmp_path):
     with try_lock_folder(tmp_path) as again:
         assert again
     assert not list(tmp_path.iterdir())
+
+
+BUILDER = """
+import sys, time
+from pathlib import Path
+from undivided.core.files import build_folder
+with build_folder(Path(sys.argv[1])) as building:
+    (building / "part").write_text("half")
+    print("built", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_what_a_killed_process_left_is_removed_and_what_a_living_one_builds_is_not(tmp_path):
+    command = [sys.executable, "-c", BUILDER]
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "store-z.1.building").symlink_to(tmp_path / "precious")
+    with (
+        subprocess.Popen([*command, str(tmp_path / "store-a")], stdout=subprocess.PIPE, env=environment()) as killed,
+        subprocess.Popen([*command, str(tmp_path / "store-b")], stdout=subprocess.PIPE, env=environment()) as living,
+    ):
+        assert killed.stdout.readline() == living.stdout.readline() == b"built\n"
+        killed.kill()
+        killed.wait()
+        with build_folder(tmp_path / "store-c"):
+            pass
+        left = {path.name for path in tmp_path.iterdir()}
+        living.kill()
+    assert left == {"precious", "store-z.1.building", f"store-b.{living.pid}.building", "store-c"}
+
+
+def test_a_folder_is_on_the_disk_before_it_takes_its_name(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(files, "fsync", lambda path: synced.append((path.name, (tmp_path / "a").exists())))
+    with build_folder(tmp_path / "a") as building:
+        (building / "part").write_text("whole")
+    assert ("part", False) in synced
+    assert (building.name, False) in synced
+    assert synced[-1] == (tmp_path.name, True)

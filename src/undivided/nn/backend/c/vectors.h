@@ -41,7 +41,8 @@ static inline float horizontal_max(wide value) {
 /* e^x of numbers up to 0, to within 2 units in the last place; NaN stays NaN, all below -87 give next to nothing. */
 static inline wide exp_lanes(wide x) {
     x = select_lanes(x < -87.0f, broadcast(-87.0f), x);
-    wide_int exponent = __builtin_convertvector(x * 1.44269504f + 192.5f, wide_int) - 192; /* the nearest: the sum is positive */
+    wide steps = select_lanes(x == x, x * 1.44269504f + 192.5f, broadcast(192.5f)); /* NaN is no whole number */
+    wide_int exponent = __builtin_convertvector(steps, wide_int) - 192;              /* the nearest: the sum is positive */
     wide n = __builtin_convertvector(exponent, wide);
     wide r = x - n * 0.693359375f + n * 2.12194440e-4f, p = broadcast(1.9875691500e-4f);
     p = p * r + 1.3981999507e-3f;

@@ -1,0 +1,34 @@
+"""What stops and continues a process."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from samples import environment
+
+WORKER = """
+import time
+from undivided.core.signals import WorkClock
+clock = WorkClock()
+with clock.listen():
+    clock.start()
+    print("started", flush=True)
+    began = time.process_time()
+    while time.process_time() - began < 0.5:
+        pass
+    print(clock.seconds(), flush=True)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="no SIGSTOP here")
+def test_time_in_which_a_process_is_stopped_is_no_work():
+    with subprocess.Popen([sys.executable, "-c", WORKER], stdout=subprocess.PIPE, env=environment()) as worker:
+        assert worker.stdout.readline() == b"started\n"
+        os.kill(worker.pid, signal.SIGSTOP)
+        time.sleep(3)
+        os.kill(worker.pid, signal.SIGCONT)
+        assert 0.4 < float(worker.stdout.readline()) < 2
