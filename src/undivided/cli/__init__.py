@@ -22,6 +22,7 @@ from undivided.cli.train import add_average, add_distill, add_train
 from undivided.cli.translate import add_translate
 from undivided.core.console import printable
 from undivided.core.errors import InputError, UndividedError, describe_error
+from undivided.core.signals import end_in_order
 
 
 class Parser(argparse.ArgumentParser):
@@ -33,6 +34,14 @@ class Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    code = _run(arguments)
+    if arguments is None:
+        end_in_order(code)
+    return code
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    """Run one command; an error that was foreseen becomes a message and an exit code."""
     # Threads that spin at every barrier make it up to ten times slower where another program shares the cores.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
@@ -47,7 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 128 + signal.SIGINT
     except (UndividedError, OSError) as error:
         message, code = describe_error(error) or ("", 1)
-        print(f"undivided: {printable(message)}", file=sys.stderr)
+        if message:
+            print(f"undivided: {printable(message)}", file=sys.stderr)
         return code
 
 

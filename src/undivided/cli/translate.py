@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from undivided.config import SearchConfig
 from undivided.config.flags import add_settings
 from undivided.core.console import Console, LimitedWarnings, Progress, printable
 from undivided.core.errors import InputError
+from undivided.core.signals import Stopped, stop_in_time
 from undivided.data.text_files import read_lines
 
 if TYPE_CHECKING:
@@ -74,20 +76,43 @@ def run_translate(options: argparse.Namespace) -> None:
     console.say(describe_search(translator, search))
     progress = Progress(console, "translated lines", count_lines(options.file))
     warnings = LimitedWarnings(console)
-    with open_output(options.output) as out:
+    refused = "" if options.output == "-" else f"stopped; {options.output} is not written, because it would be incomplete"
+    stop = _Stop(translator.engine.is_parallel, refused)
+    with stop_in_time(stop.ask), open_output(options.output) as out:
         lines = decode_lines(input_lines(options.file), options.file if options.file != "-" else "stdin", warnings.add)
-        results = translator.stream(lines, prefixes, progress.advance, **search)
-        for number, result in enumerate(results, 1):
-            for remark in describe_problems(number, result, search.get("n_best", 1)):
-                warnings.add(remark)
-            text = format_line(number, result, options.scores, search.get("n_best", 1))
-            # Files get the text as it is; on a terminal, control characters are escaped and the status line makes room.
-            if out.isatty():
-                console.clear()
-            out.write(printable(text) if out.isatty() else text)
-            out.flush()
+        results = translator.stream(lines, prefixes, progress.advance, is_stopped=stop.is_asked, **search)
+        with closing(results):
+            for number, result in enumerate(results, 1):
+                for remark in describe_problems(number, result, search.get("n_best", 1)):
+                    warnings.add(remark)
+                text = format_line(number, result, options.scores, search.get("n_best", 1))
+                # Files get the text as it is; on a terminal, control characters are escaped and the status line makes room.
+                if out.isatty():
+                    console.clear()
+                out.write(printable(text) if out.isatty() else text)
+                out.flush()
+        if stop.is_asked():
+            console.clear()
+            raise Stopped(stop.number, refused)
     warnings.close()
     console.clear()
+
+
+class _Stop:
+    """What a stop signal does: a parallel engine finishes what is nearly done; any other is interrupted where it is."""
+
+    def __init__(self, is_parallel: bool, message: str) -> None:
+        self.is_parallel, self.message, self.number = is_parallel, message, 0
+
+    def ask(self, number: int) -> None:
+        """Stop because of this signal."""
+        self.number = number
+        if not self.is_parallel:
+            raise Stopped(number, self.message)
+
+    def is_asked(self) -> bool:
+        """Whether a signal has come."""
+        return self.number != 0
 
 
 def describe_search(translator: Translator, search: SearchChanges) -> str:

@@ -1,14 +1,25 @@
-"""SIGINT and SIGTERM stop long jobs after they have saved what is done."""
+"""SIGINT and SIGTERM stop long jobs after they have saved what is done, and the process ends in time."""
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from undivided.core.errors import UndividedError
+
+ENGINE_THREAD = "undivided-engine"
+"""What the names of threads begin with that run native code which nothing can interrupt."""
+
+GRACE = 1.0
+"""Seconds that a process which ends waits for such threads."""
+
+DEADLINE = 1.7
+"""Seconds from a signal to the end of the process, whatever it is doing."""
 
 
 class Stopped(UndividedError):
@@ -72,3 +83,41 @@ class WorkClock:
         """Seconds of work since the start."""
         passed = time.monotonic() - self._began
         return min(passed, time.process_time() - self._worked) if self._continued else passed
+
+
+@contextmanager
+def stop_in_time(ask: Callable[[int], None]) -> Iterator[None]:
+    """Within, the first SIGINT or SIGTERM calls `ask`, later ones are ignored, and the process ends within `DEADLINE`."""
+    asked: list[int] = []
+
+    def stop(number: int) -> None:
+        if asked:
+            return
+        asked.append(number)
+        timer = threading.Timer(DEADLINE, os._exit, (128 + number,))
+        timer.daemon = True
+        timer.start()
+        ask(number)
+
+    try:
+        with handle_stop_signals(stop):
+            yield
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM) if asked else ():
+            signal.signal(number, signal.SIG_IGN)
+
+
+def end_in_order(code: int) -> None:
+    """Wait a moment for the threads of engines; if one is still busy, end the process at once, because Python cannot without it."""
+    deadline = time.monotonic() + GRACE
+    for thread in _engine_threads():
+        thread.join(max(0.0, deadline - time.monotonic()))
+    if _engine_threads():
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
+
+
+def _engine_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith(ENGINE_THREAD)]

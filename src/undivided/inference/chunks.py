@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from queue import Full, Queue
-from typing import TypeVar
+from concurrent.futures import Future, ThreadPoolExecutor
+from queue import Empty, Queue, SimpleQueue
+from typing import Any, TypeVar
 
 from undivided.config import CHUNK_LINES
+from undivided.core.signals import ENGINE_THREAD
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -58,32 +61,62 @@ def _fill(items: Iterable[T], put: Callable[[T | BaseException | None], None]) -
         put(error)
 
 
-def prefetch(items: Iterable[T], count: int = 1) -> Iterator[T]:
-    """Items, computed in a thread of their own, at most `count` ahead of the consumer."""
-    waiting: Queue[tuple[T] | BaseException | None] = Queue(maxsize=count)
-    gone = threading.Event()
+def prefetch(
+    items: Iterable[S],
+    work: Callable[[S, Callable[[], bool]], T],
+    is_stopped: Callable[[], bool] = lambda: False,
+    count: int = 3,
+) -> Iterator[T]:
+    """The results of `work` on each item, in order, two at a time, with at most `count` items ahead of the consumer.
 
-    def put(item: tuple[T] | BaseException | None) -> None:
-        while not gone.is_set():
-            try:
-                return waiting.put(item, timeout=0.2)
-            except Full:
-                continue
-        raise _GoneError
-
-    def make() -> None:
-        with contextlib.suppress(_GoneError):
-            _fill(((item,) for item in items), put)
-
-    threading.Thread(target=make, daemon=True).start()
+    Once `is_stopped`, what is finished is still yielded, and nothing more. `work` is given a function that says when nobody
+    waits for it any more. Only `work` may use native code: the thread that reads the items may wait for ever, so it is left
+    behind when Python ends, which would abort the process in the middle of native code.
+    """
+    events: SimpleQueue[tuple[S] | BaseException | _Finished | None] = SimpleQueue()
+    room, gone = threading.Semaphore(count), threading.Event()
+    threading.Thread(target=_read_ahead, args=(items, events.put, room, gone), daemon=True).start()
+    pool = ThreadPoolExecutor(2, thread_name_prefix=ENGINE_THREAD)
+    pending: deque[Future[T]] = deque()
+    last: BaseException | _Finished | None = _Finished()
     try:
-        while (item := waiting.get()) is not None:
-            if isinstance(item, BaseException):
-                raise item
-            yield item[0]
+        while pending or isinstance(last, _Finished):
+            while pending and pending[0].done():
+                room.release()
+                yield pending.popleft().result()
+            if is_stopped():
+                return
+            try:
+                event = events.get(timeout=0.1) if pending or isinstance(last, _Finished) else _Finished()
+            except Empty:
+                continue
+            if isinstance(event, tuple):
+                pending.append(pool.submit(work, event[0], gone.is_set))
+                pending[-1].add_done_callback(lambda _: events.put(_Finished()))
+            elif not isinstance(event, _Finished):
+                last = event
+        if isinstance(last, BaseException):
+            raise last
     finally:
         gone.set()
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
-class _GoneError(Exception):
-    """The consumer is gone."""
+def _read_ahead(items: Iterable[S], put: Callable[[Any], None], room: threading.Semaphore, gone: threading.Event) -> None:
+    """Pass on items as there is room for them, until the consumer is gone."""
+
+    def wait_and_put(item: tuple[S] | BaseException | None) -> None:
+        while isinstance(item, tuple) and (gone.is_set() or not room.acquire(timeout=0.2)):
+            if gone.is_set():
+                raise Cancelled
+        put(item)
+
+    _fill(((item,) for item in items), wait_and_put)
+
+
+class _Finished:
+    """Some work is finished."""
+
+
+class Cancelled(Exception):
+    """Nobody waits for the result any more."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Unpack, overload
 
@@ -13,7 +11,7 @@ from undivided.artifact import Artifact, open_artifact
 from undivided.config import CHUNK_LINES, SearchConfig, check_threads
 from undivided.core.console import Console, LoggingConsole, plural
 from undivided.core.errors import InputError
-from undivided.inference.chunks import chunk_lines, prefetch
+from undivided.inference.chunks import Cancelled, chunk_lines, prefetch
 from undivided.inference.engines.choice import choose_engine
 from undivided.inference.engines.contract import batch_by_length
 from undivided.inference.search_settings import SearchChanges, change_search, check_n_best
@@ -73,18 +71,31 @@ class Translator:
         prefixes: Sequence[str] | None = None,
         advance: Callable[[int], None] = lambda count: None,
         first: int = 0,
+        is_stopped: Callable[[], bool] = lambda: False,
         **changes: Unpack[SearchChanges],
-    ) -> Iterator[Translation]:
+    ) -> Generator[Translation, None, None]:
         """One result for every line, in order, as soon as its chunk is done; memory does not grow with the input.
 
         `prefixes` are what the translations begin with; `advance` is called with the number of lines just translated.
         `first` is the number of lines of a larger file before these: samples depend on the number of the line.
+        Once `is_stopped`, what is finished is still yielded, and nothing more.
         """
         config = self.search_config(**changes)
         overlap = self.engine.is_parallel and not (isinstance(lines, Sequence) and len(lines) <= CHUNK_LINES)
-        chunks = self._start_chunks(lines, prefixes, advance, first, config, overlap)
-        for finish in prefetch(chunks) if overlap else chunks:
-            yield from finish()
+        lock = threading.Lock()
+
+        def work(chunk: _Chunk, is_cancelled: Callable[[], bool] = lambda: False) -> list[Translation]:
+            begins = [""] * len(chunk.lines) if prefixes is None else prefixes[chunk.start : chunk.start + len(chunk.lines)]
+            if len(begins) < len(chunk.lines):
+                raise InputError(f"there are only {plural(len(prefixes or ()), 'prefix line')}, fewer than lines to translate")
+            counter = _Counter(advance, len(chunk.lines), lock, is_cancelled)
+            return self._translate_chunk(chunk.lines, begins, first + chunk.start, config, counter)
+
+        chunks = _number_chunks(lines)
+        for results in prefetch(chunks, work, is_stopped) if overlap else map(work, chunks):
+            yield from results
+            if is_stopped() and not overlap:
+                return
 
     def search_config(self, **changes: Unpack[SearchChanges]) -> SearchConfig:
         """The model's own search settings with changes."""
@@ -104,27 +115,6 @@ class Translator:
             for index, row in zip(batch, rows, strict=True):
                 result[index] = row
         return result
-
-    def _start_chunks(
-        self,
-        lines: Iterable[str],
-        prefixes: Sequence[str] | None,
-        advance: Callable[[int], None],
-        first: int,
-        config: SearchConfig,
-        overlap: bool,
-    ) -> Iterator[Callable[[], list[Translation]]]:
-        """For each chunk of lines a function that gives its translations; where chunks overlap, the work has started."""
-        start, lock = 0, threading.Lock()
-        with ThreadPoolExecutor(2) as pool:
-            for chunk in chunk_lines(lines):
-                begins = [""] * len(chunk) if prefixes is None else prefixes[start : start + len(chunk)]
-                if len(begins) < len(chunk):
-                    raise InputError(f"there are only {plural(len(prefixes or ()), 'prefix line')}, fewer than lines to translate")
-                counter = _Counter(advance, len(chunk), lock)
-                work = functools.partial(self._translate_chunk, chunk, begins, first + start, config, counter)
-                yield pool.submit(work).result if overlap else work
-                start += len(chunk)
 
     def _translate_chunk(
         self, lines: Sequence[str], prefixes: Sequence[str], first: int, config: SearchConfig, counter: _Counter
@@ -153,6 +143,21 @@ class Translator:
         return [results[index] for index in range(len(requests))]
 
 
+class _Chunk(NamedTuple):
+    """Lines that are translated together, and the number of lines before them."""
+
+    start: int
+    lines: list[str]
+
+
+def _number_chunks(lines: Iterable[str]) -> Iterator[_Chunk]:
+    """Chunks of lines, each with where it starts."""
+    start = 0
+    for chunk in chunk_lines(lines):
+        yield _Chunk(start, chunk)
+        start += len(chunk)
+
+
 class _Request(NamedTuple):
     """A line to translate."""
 
@@ -165,11 +170,13 @@ class _Request(NamedTuple):
 class _Counter:
     """Reports translated lines, from one thread at a time, and in total as many as there are."""
 
-    def __init__(self, advance: Callable[[int], None], total: int, lock: threading.Lock) -> None:
-        self.advance, self.left, self.lock = advance, total, lock
+    def __init__(self, advance: Callable[[int], None], total: int, lock: threading.Lock, is_cancelled: Callable[[], bool]) -> None:
+        self.advance, self.left, self.lock, self.is_cancelled = advance, total, lock, is_cancelled
 
     def add(self, count: int) -> None:
-        """Report this many more."""
+        """Report this many more; `Cancelled` where nobody waits for them any more."""
+        if self.is_cancelled():
+            raise Cancelled
         self.left -= count
         with self.lock:
             self.advance(count)

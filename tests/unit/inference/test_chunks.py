@@ -3,6 +3,7 @@
 import itertools
 import threading
 import time
+import weakref
 
 import pytest
 
@@ -13,8 +14,52 @@ from undivided.inference.engines.torch import TorchEngine
 from undivided.inference.translator import Translator
 
 
+def same(item, _):
+    return item
+
+
 def test_items_come_in_order():
-    assert list(prefetch(range(1000))) == list(range(1000))
+    assert list(prefetch(range(1000), same)) == list(range(1000))
+
+
+def test_what_is_finished_comes_before_the_stop_and_work_is_told_that_nobody_waits():
+    second, ended = threading.Event(), threading.Event()
+
+    def work(item, is_cancelled):
+        second.set() if item else second.wait(20)
+        while item and not is_cancelled():
+            time.sleep(0.01)
+        if item:
+            ended.set()
+        return item
+
+    stopped = []
+    results = prefetch(itertools.count(), work, lambda: bool(stopped))
+    assert next(results) == 0
+    stopped.append(True)
+    assert list(results) == []
+    assert ended.wait(20)
+
+
+def test_no_thread_that_reads_knows_the_engine(translator):
+    """It may still wait for a line when Python ends, and an engine that is destroyed by such a thread aborts the process."""
+    other = Translator(translator.artifact)
+    other.engine = Slow(translator.artifact, 1)
+    engine, line = weakref.ref(other.engine), threading.Event()
+
+    def lines():
+        yield "The dog sees a tree today."
+        line.wait(20)
+
+    results = other.stream(lines())
+    next(results)
+    results.close()
+    del other, results
+    deadline = time.monotonic() + 5
+    while engine() is not None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert engine() is None
+    line.set()
 
 
 def test_an_error_comes_where_it_was_made():
@@ -22,7 +67,7 @@ def test_an_error_comes_where_it_was_made():
         yield 1
         raise ValueError("no second")
 
-    taken = prefetch(items())
+    taken = prefetch(items(), same)
     assert next(taken) == 1
     with pytest.raises(ValueError, match="no second"):
         next(taken)
@@ -30,7 +75,7 @@ def test_an_error_comes_where_it_was_made():
 
 def test_never_far_ahead_and_gone_with_whoever_took():
     made = []
-    items = prefetch((made.append(number) or number for number in itertools.count()), 2)
+    items = prefetch((made.append(number) or number for number in itertools.count()), same, count=2)
     assert next(items) == 0
     time.sleep(0.3)
     assert len(made) <= 4

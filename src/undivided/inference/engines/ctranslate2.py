@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from undivided.artifact import Artifact
 from undivided.config import ModelConfig, SearchConfig
@@ -22,6 +24,18 @@ SHORTLIST = "vmap.txt"
 
 DEFAULT_POSITIONS = 2048
 """Rows of the table of positions where the model itself has no limit."""
+
+
+AHEAD = 4
+"""Batches of a search that are submitted at once, for each worker."""
+
+
+class _Submitted(NamedTuple):
+    """A batch at work: indices of its sources, the most tokens of each translation, and where each will be."""
+
+    batch: list[int]
+    limits: list[int]
+    results: list[Any]
 
 
 def position_count(model: ModelConfig) -> int:
@@ -66,34 +80,53 @@ class CTranslate2Engine:
         prefixes: Sequence[Sequence[int]],
         keys: Sequence[int],
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """All batches are submitted at once and run in parallel."""
+        """Batches run in parallel, a few of them submitted ahead: CTranslate2 cannot take one back when the search is given up."""
         longest = max((len(row) for row in sources), default=0)
         if config.sample or longest + config.max_extra + max(map(len, prefixes), default=0) >= self.positions:
             yield from self.reference.search(sources, config, prefixes, keys)
             return
-        waiting = []
-        for batch in batch_by_length([len(row) for row in sources], config.beam_size, self.translator.num_translators):
-            limits = [max(len(sources[place]) - 1 + config.max_extra, len(prefixes[place]) + 1) for place in batch]
-            results = self.translator.translate_batch(
-                [self._words(0, sources[place][:-1]) for place in batch],
-                target_prefix=[self._words(1, prefixes[place]) for place in batch],
-                asynchronous=True,
-                beam_size=config.beam_size,
-                num_hypotheses=config.beam_size,
-                length_penalty=config.length_penalty,
-                max_decoding_length=max(limits),
-                max_input_length=0,
-                return_scores=True,
-                return_end_token=True,
-                disable_unk=True,
-                # The tokens of a prefix may be missing from the shortlist.
-                use_vmap=config.shortlist and self.has_shortlist and not any(prefixes[place] for place in batch),
-                suppress_sequences=[self._words(1, [PAD]), self._words(1, [BOS])],
-            )
-            waiting.append((batch, limits, results))
-        for each in waiting:
-            for place, limit, result in zip(*each, strict=True):
-                yield place, self._rank(result.result(), config, limit)
+        waiting: deque[_Submitted] = deque()
+        batches = batch_by_length([len(row) for row in sources], config.beam_size, self.translator.num_translators)
+        try:
+            for batch in batches:
+                if len(waiting) >= AHEAD * self.translator.num_translators:
+                    yield from self._finish(waiting.popleft(), config)
+                waiting.append(self._submit(batch, sources, config, prefixes))
+            while waiting:
+                yield from self._finish(waiting.popleft(), config)
+        finally:
+            # Whoever gives up the search waits for what is submitted, so that the engine is idle when its thread ends.
+            with suppress(RuntimeError):
+                for submitted in waiting:
+                    submitted.results[-1].result()
+
+    def _submit(
+        self, batch: list[int], sources: Sequence[Sequence[int]], config: SearchConfig, prefixes: Sequence[Sequence[int]]
+    ) -> _Submitted:
+        """Start the search of a batch."""
+        limits = [max(len(sources[place]) - 1 + config.max_extra, len(prefixes[place]) + 1) for place in batch]
+        results = self.translator.translate_batch(
+            [self._words(0, sources[place][:-1]) for place in batch],
+            target_prefix=[self._words(1, prefixes[place]) for place in batch],
+            asynchronous=True,
+            beam_size=config.beam_size,
+            num_hypotheses=config.beam_size,
+            length_penalty=config.length_penalty,
+            max_decoding_length=max(limits),
+            max_input_length=0,
+            return_scores=True,
+            return_end_token=True,
+            disable_unk=True,
+            # The tokens of a prefix may be missing from the shortlist.
+            use_vmap=config.shortlist and self.has_shortlist and not any(prefixes[place] for place in batch),
+            suppress_sequences=[self._words(1, [PAD]), self._words(1, [BOS])],
+        )
+        return _Submitted(batch, limits, results)
+
+    def _finish(self, submitted: _Submitted, config: SearchConfig) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """The hypotheses of a batch, when they are found."""
+        for place, limit, result in zip(*submitted, strict=True):
+            yield place, self._rank(result.result(), config, limit)
 
     def _words(self, side: int, row: Sequence[int]) -> list[str]:
         return [self.pieces[side][token] for token in row]
