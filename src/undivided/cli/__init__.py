@@ -20,7 +20,7 @@ from undivided.cli.plan import add_plan
 from undivided.cli.score import add_score
 from undivided.cli.train import add_average, add_distill, add_train
 from undivided.cli.translate import add_translate
-from undivided.core.console import printable
+from undivided.core.console import printable, safe_stdout
 from undivided.core.errors import InputError, UndividedError, describe_error
 from undivided.core.signals import end_in_order
 
@@ -47,7 +47,8 @@ def _run(arguments: Sequence[str] | None) -> int:
     try:
         options = parse_arguments(arguments)
         options.arguments = list(arguments if arguments is not None else sys.argv[1:])
-        return int(options.run(options) or 0)
+        with safe_stdout():
+            return int(options.run(options) or 0)
     except BrokenPipeError:
         # The reader of our output has closed the pipe; Python must not complain about it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

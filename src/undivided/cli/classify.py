@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from undivided.cli.options import add_compute
 from undivided.cli.streams import input_text, open_output
-from undivided.core.console import Console, LimitedWarnings, printable
+from undivided.core.console import Console, LimitedWarnings
 from undivided.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -45,8 +45,7 @@ def run_classify(options: argparse.Namespace) -> None:
                 if found.cut:
                     where = f"{'stdin' if name == '-' else name}, line {number}"
                     remarks.add(f"{where}: longer than {classifier.longest:,} subwords; only its first part was classified")
-                text = printable(found.name) if out.isatty() else found.name
-                out.write(f"{text}\t{found.probability:.4f}\n" if found.name else "\n")
+                out.write(f"{found.name}\t{found.probability:.4f}\n" if found.name else "\n")
     remarks.close()
 
 

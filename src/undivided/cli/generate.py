@@ -10,7 +10,6 @@ from undivided.cli.options import add_compute, search_options
 from undivided.cli.streams import input_text, open_output
 from undivided.config import SearchConfig
 from undivided.config.flags import add_settings
-from undivided.core.console import printable
 from undivided.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -53,8 +52,7 @@ def run_generate(options: argparse.Namespace) -> None:
     with open_output(options.output) as out:
         for row in found:
             for each in row:
-                text = to_one_line(each.text)
-                out.write((printable(text) if out.isatty() else text) + "\n")
+                out.write(f"{to_one_line(each.text)}\n")
     return None
 
 

@@ -11,7 +11,7 @@ from undivided.cli.options import add_compute, add_quiet, search_options
 from undivided.cli.streams import count_lines, input_lines, keep_apart, open_output
 from undivided.config import SearchConfig
 from undivided.config.flags import add_settings
-from undivided.core.console import Console, LimitedWarnings, Progress, printable
+from undivided.core.console import Console, LimitedWarnings, Progress
 from undivided.core.errors import InputError
 from undivided.core.signals import Stopped, stop_in_time
 from undivided.data.text_files import read_lines
@@ -86,10 +86,9 @@ def run_translate(options: argparse.Namespace) -> None:
                 for remark in describe_problems(number, result, search.get("n_best", 1)):
                     warnings.add(remark)
                 text = format_line(number, result, options.scores, search.get("n_best", 1))
-                # Files get the text as it is; on a terminal, control characters are escaped and the status line makes room.
                 if out.isatty():
                     console.clear()
-                out.write(printable(text) if out.isatty() else text)
+                out.write(text)
                 out.flush()
         if stop.is_asked():
             console.clear()

@@ -7,7 +7,9 @@ import os
 import re
 import sys
 import time
-from typing import TextIO
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO
 
 CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
 """What commands a terminal: control characters but tab and newline, line and paragraph separators, lone surrogates,
@@ -17,6 +19,37 @@ bidirectional embeddings, overrides and isolates. Marks of direction and joiners
 def printable(text: str) -> str:
     """A text that no terminal obeys: control characters are spelled out, such as `\\x1b`."""
     return CONTROL_CHARACTERS.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+
+
+class SafeTerminal:
+    """A terminal as a stream that only `printable` text reaches. All else is that of the stream."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write a text, control characters spelled out."""
+        return self._stream.write(printable(text))
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write several."""
+        for line in lines:
+            self.write(line)
+
+
+@contextmanager
+def safe_stdout() -> Iterator[None]:
+    """Within, results that go to a terminal are `printable`, whoever prints them; a file or pipe gets them as they are."""
+    before = sys.stdout
+    if before is not None and before.isatty():
+        sys.stdout = SafeTerminal(before)  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        sys.stdout = before
 
 
 def plural(count: int, noun: str) -> str:
