@@ -45,7 +45,7 @@ def safe_stdout() -> Iterator[None]:
     """Within, results that go to a terminal are `printable`, whoever prints them; a file or pipe gets them as they are."""
     before = sys.stdout
     if before is not None and before.isatty():
-        sys.stdout = SafeTerminal(before)  # type: ignore[assignment]
+        sys.stdout = SafeTerminal(before)
     try:
         yield
     finally:
