@@ -19,6 +19,10 @@ import measure
 from measure import CORES, ROOT, table
 from translate import learn_subwords, make_folder
 
+from undivided.artifact import open_artifact
+from undivided.core.console import Console
+from undivided.inference.engines.ctranslate2_convert import convert
+
 SENTENCE = "A dog runs on the beach.\n"
 OURS = "undivided translate"
 BY_HAND = """
@@ -34,7 +38,7 @@ for found in translator.translate_batch(rows, beam_size=4, max_decoding_length=m
 
 def commands(folder: Path) -> dict[str, list[str]]:
     """What is timed, by what it is called."""
-    converted = folder / "ctranslate2-int8"
+    converted = convert(open_artifact(folder, "cpu"), folder, Console(quiet=True))
     return {
         "python -c pass": ["-c", "pass"],
         "python -c 'import torch'": ["-c", "import torch"],

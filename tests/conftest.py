@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +22,21 @@ from undivided.cli import main
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # Some virtual machines announce AMX and don't grant it: half-precision products of torch would end the process.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+
+
+def use_own_cache() -> None:
+    """Converted models of tests stay out of the user's cache; kernels that are built are taken from it, since that takes long."""
+    home = Path(tempfile.mkdtemp(prefix="undivided-tests-"))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    known = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "undivided"
+    (home / "undivided").mkdir(mode=0o700)
+    for path in known.glob("*-*"):
+        if path.is_file():
+            shutil.copy2(path, home / "undivided")
+    os.environ["XDG_CACHE_HOME"] = str(home)
+
+
+use_own_cache()
 
 
 class Ran(NamedTuple):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from samples import sentences
 from undivided.artifact import Artifact, load_artifact, save_artifact
 from undivided.config import ModelConfig, Recipe, SearchConfig
 from undivided.core import manifest
+from undivided.core.cache import cache_folder
 from undivided.core.console import Console
 from undivided.core.errors import InputError
 from undivided.core.ids import EOS
@@ -119,7 +121,17 @@ def test_sampling_and_far_places_are_left_to_the_reference(translator, tmp_path)
 
 
 @pytest.fixture
-def folder(model, tmp_path, monkeypatch):
+def kept(tmp_path, monkeypatch):
+    """Where converted models are kept, for this test and the processes it starts: as a function of a pattern."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    cache_folder.cache_clear()
+    yield lambda pattern: sorted((tmp_path / "cache" / "undivided" / "ctranslate2").glob(f"*/{pattern}"))
+    monkeypatch.undo()
+    cache_folder.cache_clear()
+
+
+@pytest.fixture
+def folder(model, tmp_path, monkeypatch, kept):
     """A model so small that 8 bits are few: allow it more."""
     monkeypatch.setattr(ct2, "TOLERANCE", 1.0)
     return shutil.copytree(model, tmp_path / "m", ignore=shutil.ignore_patterns("training", "ctranslate2-*"))
@@ -136,24 +148,76 @@ class Said(Console):
         self.lines.append(text)
 
 
-def test_converted_once_and_anew_when_the_model_changes(folder):
+def test_a_copy_that_came_with_the_model_is_not_believed(folder, kept):
+    """It is not even read: CTranslate2 crashes on many that were made to be read by it."""
+    Translator(folder, threads=1)
+    ours = kept("ctranslate2-int8")[0]
+    shutil.copytree(ours, folder / "ctranslate2-int8")
+    shutil.rmtree(ours)
+    (folder / "ctranslate2-int8" / "model.bin").write_bytes(b"\xff" * 4096)
+    manifest.write(folder / "ctranslate2-int8", json.loads((folder / "ctranslate2-int8" / "manifest.json").read_text())["sha256"])
+    said = Said()
+    assert Translator(folder, threads=1, console=said).translate("The dog sees a tree today.")
+    assert said.lines == ["converting the model for CTranslate2 with int8 weights (once) …"]
+
+
+@pytest.mark.parametrize("how", ["others may write", "a link"])
+def test_a_cache_that_is_not_only_ours_is_not_used(folder, tmp_path, kept, how):
+    home = tmp_path / "cache" / "undivided"
+    if how == "a link":
+        (tmp_path / "elsewhere").mkdir()
+        home.parent.mkdir()
+        home.symlink_to(tmp_path / "elsewhere")
+    else:
+        home.mkdir(parents=True)
+        home.chmod(0o777)
+    assert Translator(folder, threads=1).engine.name == "ctranslate2-int8"
+    assert not list(home.iterdir())
+
+
+def test_a_folder_that_nobody_may_write_to_is_converted_once(folder, kept, read_only):
+    read_only(folder)
+    said = Said()
+    assert Translator(folder, threads=1).engine.name == "ctranslate2-int8"
+    assert Translator(folder, threads=1, console=said).engine.name == "ctranslate2-int8"
+    assert said.lines == []
+
+
+def test_copies_that_were_not_used_for_long_are_removed(folder, kept):
+    Translator(folder, threads=1)
+    old, used = (kept("ctranslate2-int8")[0].parent.with_name(name) for name in ("old", "used"))
+    for place in (old, used):
+        place.mkdir()
+    os.utime(old, (1, 1))
+    shutil.rmtree(kept("ctranslate2-int8")[0])
+    Translator(folder, threads=1)
+    assert not old.exists()
+    assert used.exists()
+
+
+def test_converted_once_and_anew_when_the_model_changes(folder, kept):
     first, second = Said(), Said()
     assert Translator(folder, threads=1, console=first).engine.name == "ctranslate2-int8"
     assert first.lines == ["converting the model for CTranslate2 with int8 weights (once) …"]
-    before = (folder / "ctranslate2-int8" / "model.bin").stat().st_mtime_ns
+    (path,) = kept("ctranslate2-int8/model.bin")
+    before = path.stat().st_mtime_ns
     Translator(folder, threads=1, console=second)
     assert second.lines == []
-    assert (folder / "ctranslate2-int8" / "model.bin").stat().st_mtime_ns == before
+    assert path.stat().st_mtime_ns == before
     changed = load_artifact(folder)
     changed.facts["note"] = "a changed model"
     save_artifact(changed, folder)
     Translator(folder, threads=1, console=second)
     assert second.lines == first.lines
-    assert not list(folder.glob("*.building"))
+    assert not kept("*.building")
+    assert not list(folder.glob("ctranslate2-*"))
 
 
-def test_what_a_killed_process_was_building_is_removed_and_what_another_builds_is_not(folder):
-    killed, at_work, begun = (folder / f"ctranslate2-int8.{name}.building" for name in ("killed", "at-work", "begun"))
+def test_what_a_killed_process_was_building_is_removed_and_what_another_builds_is_not(folder, kept):
+    Translator(folder, threads=1)
+    (home,) = kept("ctranslate2-int8")
+    shutil.rmtree(home)
+    killed, at_work, begun = (home.parent / f"ctranslate2-int8.{name}.building" for name in ("killed", "at-work", "begun"))
     for room in (killed, at_work, begun):
         room.mkdir()
     for room in (killed, at_work):
@@ -161,7 +225,7 @@ def test_what_a_killed_process_was_building_is_removed_and_what_another_builds_i
     with try_lock_folder(at_work) as mine:
         assert mine
         Translator(folder, threads=1)
-    assert set(folder.glob("*.building")) == {at_work, begun}
+    assert set(kept("*.building")) == {at_work, begun}
 
 
 def test_converting_leaves_the_reference_as_it_was(folder, translator):
@@ -246,7 +310,7 @@ def test_a_device_that_is_not_there_is_refused_by_every_engine(folder):
             Translator(folder, device="gpu7", engine=engine)
 
 
-def test_a_model_that_does_not_fit_leaves_nothing_behind(folder):
+def test_a_model_that_does_not_fit_leaves_nothing_behind(folder, kept):
     """The weights of a folder are read for the first time when it is converted."""
     config = json.loads((folder / "config.json").read_text())
     config["recipe"]["model"]["d_ff"] += 8
@@ -254,10 +318,10 @@ def test_a_model_that_does_not_fit_leaves_nothing_behind(folder):
     manifest.write(folder, json.loads((folder / "manifest.json").read_text())["sha256"])
     with pytest.raises(InputError, match="the weights do not fit the config"):
         Translator(folder, threads=1)
-    assert not list(folder.glob("ctranslate2-*"))
+    assert not kept("ctranslate2-*")
 
 
-def test_a_copy_that_cannot_be_put_in_its_place_is_used_where_it_is(folder, monkeypatch):
+def test_a_copy_that_cannot_be_put_in_its_place_is_used_where_it_is(folder, kept, monkeypatch):
     def refused(self, target):
         raise PermissionError(13, "no", str(target))
 
@@ -265,10 +329,10 @@ def test_a_copy_that_cannot_be_put_in_its_place_is_used_where_it_is(folder, monk
     translator = Translator(folder, threads=1)
     assert translator.engine.name == "ctranslate2-int8"
     assert translator.translate("The dog sees a tree today.")
-    assert not (folder / "ctranslate2-int8").exists()
+    assert not kept("ctranslate2-int8")
 
 
-def test_the_copy_of_a_process_that_was_faster_is_used(folder, monkeypatch):
+def test_the_copy_of_a_process_that_was_faster_is_used(folder, kept, monkeypatch):
     real = ct2.parity
     other = []
 
@@ -280,7 +344,7 @@ def test_the_copy_of_a_process_that_was_faster_is_used(folder, monkeypatch):
 
     monkeypatch.setattr(ct2, "parity", slow)
     assert Translator(folder, threads=1).engine.name == "ctranslate2-int8"
-    assert [path.name for path in folder.glob("ctranslate2-*")] == ["ctranslate2-int8"]
+    assert [path.name for path in kept("ctranslate2-*")] == ["ctranslate2-int8"]
 
 
 def test_an_unknown_engine_is_refused(folder):
@@ -304,9 +368,9 @@ def test_a_converted_model_translates_without_torch(translator, folder):
 
 
 @pytest.mark.parametrize("part", ["model.bin", "parity.json", "vmap.txt", "manifest.json"])
-def test_a_damaged_copy_is_made_anew(folder, part):
+def test_a_damaged_copy_is_made_anew(folder, kept, part):
     expected = Translator(folder, threads=1).translate("The dog sees a tree today.")
-    path = folder / "ctranslate2-int8" / part
+    (path,) = kept(f"ctranslate2-int8/{part}")
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
@@ -318,7 +382,7 @@ def test_a_damaged_copy_is_made_anew(folder, part):
     assert again.lines == []
 
 
-def test_a_folder_that_cannot_be_written_still_translates(folder, monkeypatch):
+def test_a_cache_that_cannot_be_written_still_translates(folder, kept, monkeypatch):
     real = ct2.tempfile.mkdtemp
     monkeypatch.setattr(
         ct2.tempfile, "mkdtemp", lambda **how: real(**how) if "dir" not in how else (_ for _ in ()).throw(OSError())
@@ -328,7 +392,7 @@ def test_a_folder_that_cannot_be_written_still_translates(folder, monkeypatch):
     assert translator.engine.name == "ctranslate2-int8"
     assert "is not kept" in said.lines[-1]
     assert translator.translate("The dog sees a tree today.")
-    assert not (folder / "ctranslate2-int8").exists()
+    assert not kept("ctranslate2-int8")
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])

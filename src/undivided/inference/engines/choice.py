@@ -25,7 +25,7 @@ def choose_engine(
 ) -> Engine:
     """The engine of that name; `auto` takes CTranslate2 on a CPU where it can run the model, else PyTorch, and says why.
 
-    `folder` is the model folder, where the converted model is kept; without one there is only PyTorch.
+    `folder` is the model folder; without one there is only PyTorch.
     """
     if name not in ENGINES:
         raise InputError(f"engine: {name!r} is unknown; choose one of {', '.join(ENGINES)}")

@@ -1,11 +1,16 @@
-"""Convert a model for CTranslate2: once, in 8-bit integers, kept in the model folder, used when it proved close."""
+"""Convert a model for CTranslate2: once, in 8-bit integers, kept in the user's cache, used when it proved close.
+
+Never beside the model: CTranslate2 believes what it reads, so it reads only what this user's own process has written.
+"""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import hashlib
 import importlib.metadata
 import json
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -16,6 +21,7 @@ import numpy as np
 from undivided.artifact import Artifact
 from undivided.config import SearchConfig
 from undivided.core import manifest
+from undivided.core.cache import cache_folder
 from undivided.core.console import Console
 from undivided.core.errors import InputError
 from undivided.core.files import read_json, sha256_of
@@ -34,6 +40,9 @@ WEIGHTS = ("int8", "float32")
 """How a converted model stores its weights: the first that proves close. Very small models lose too much in 8 bits."""
 
 RECORD = "parity.json"
+
+UNUSED_DAYS = 60
+"""Converted models that were not used for so long are removed when another is converted."""
 
 TOLERANCE = 0.15
 """The largest mean difference of a token's log-probability, in nats, that is accepted on the sample sentences."""
@@ -71,7 +80,7 @@ def check_supported(artifact: Artifact) -> None:
 
 
 def convert(artifact: Artifact, folder: Path, console: Console) -> Path:
-    """The converted model in its folder: the one that is there if nothing changed, else a new one that proved close."""
+    """The converted model: the one of the user's cache if nothing changed, else a new one that proved close."""
     reasons = []
     for kind in WEIGHTS:
         difference, home = _convert_with(artifact, folder, kind, console)
@@ -83,14 +92,16 @@ def convert(artifact: Artifact, folder: Path, console: Console) -> Path:
 
 def _convert_with(artifact: Artifact, folder: Path, kind: str, console: Console) -> tuple[float, Path]:
     """How far the converted model is from the reference, and its folder."""
-    home = folder / f"ctranslate2-{kind}"
     facts = {
         "model": artifact.seal or sha256_of(manifest.current_folder(folder) / manifest.NAME),
         "ctranslate2": importlib.metadata.version("ctranslate2"),
         "version": VERSION,
     }
+    home = _place(facts) / f"ctranslate2-{kind}"
     known = _stored_difference(home, facts)
     if known is not None:
+        with contextlib.suppress(OSError):
+            os.utime(home.parent)
         return known, home
     console.say(f"converting the model for CTranslate2 with {kind} weights (once) …")
     spec = _optimised_spec(artifact, kind)
@@ -104,17 +115,34 @@ def _convert_with(artifact: Artifact, folder: Path, kind: str, console: Console)
         return difference, _move_into_place(building, home, facts)
 
 
+def _place(facts: dict[str, Any]) -> Path:
+    """Where in the user's cache the copies of a model are kept."""
+    return cache_folder() / "ctranslate2" / hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
+
+
+def _remove_unused(used: Path) -> None:
+    """Remove converted models that were last used long before the one that is used now."""
+    os.utime(used)
+    oldest = used.stat().st_mtime - UNUSED_DAYS * 24 * 3600
+    for place in used.parent.iterdir():
+        with contextlib.suppress(OSError):
+            if place.stat().st_mtime < oldest:
+                shutil.rmtree(place)
+
+
 def _building_folder(home: Path, console: Console) -> Path:
-    """A temporary folder beside `home`, or elsewhere where the model folder is read-only."""
+    """A temporary folder beside `home`, or elsewhere where the cache cannot be written."""
     for left in home.parent.glob(f"{home.name}.*.building"):
         # A process locks its folder before it writes into it; one that nobody holds was left by a process that was killed.
         with contextlib.suppress(OSError), try_lock_folder(left) as locked:
             if locked and any(left.iterdir()):
                 shutil.rmtree(left)
     try:
+        home.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _remove_unused(home.parent)
         return Path(tempfile.mkdtemp(prefix=f"{home.name}.", suffix=".building", dir=home.parent))
     except OSError:
-        console.say(f"{home.parent} is read-only, so the converted model is not kept")
+        console.say(f"{home.parent} cannot be written, so the converted model is not kept")
         return Path(tempfile.mkdtemp(prefix=f"{home.name}."))
 
 

@@ -21,9 +21,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from undivided.core.cache import cache_folder
 from undivided.core.errors import InputError
 from undivided.core.files import write_atomic
-from undivided.nn.backend.library import cache_folder, describe_processor
+from undivided.nn.backend.library import describe_processor
 from undivided.nn.backend.rows import copy_rows, first_rows
 
 MIN_SPEEDUP = 1.4

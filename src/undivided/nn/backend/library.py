@@ -13,6 +13,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+from undivided.core.cache import cache_folder
 from undivided.nn.backend.signatures import declare
 
 SOURCES = sorted(Path(__file__).with_name("c").glob("*.[ch]"))
@@ -101,26 +102,3 @@ def describe_processor() -> str:
         return platform.platform() + platform.processor()
     keys = ("model name", "flags", "Features", "CPU part", "CPU implementer")
     return "\n".join(sorted({line for line in facts.read_text(errors="replace").splitlines() if line.startswith(keys)}))
-
-
-@cache
-def cache_folder() -> Path:
-    """A folder that only this user can write to."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "undivided"
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.stat()
-        if found.st_uid == os.getuid() and not found.st_mode & 0o022 and os.access(folder, os.W_OK):
-            return folder
-    except (OSError, RuntimeError, AttributeError):  # Windows has no `getuid`.
-        pass
-    return _temporary_folder()
-
-
-def _temporary_folder() -> Path:
-    """Where the cache cannot be trusted or written: a folder that ends with this process."""
-    import atexit
-
-    folder = tempfile.TemporaryDirectory(prefix="undivided-")
-    atexit.register(folder.cleanup)
-    return Path(folder.name)
