@@ -389,6 +389,41 @@ def test_output_is_not_written_through_a_planted_link(run, model, tmp_path):
     assert (tmp_path / "precious").read_text() == "mine"
 
 
+@pytest.mark.parametrize("link", [os.symlink, os.link], ids=["symlink", "hard link"])
+@pytest.mark.parametrize("name", ["out.shards/worker-0.log", "out.shards/joined"])
+def test_workers_write_through_no_planted_link(run, model, tmp_path, name, link):
+    (tmp_path / "precious").write_text("mine")
+    (tmp_path / "out.shards").mkdir()
+    link(tmp_path / "precious", tmp_path / name)
+    text = write_lines(tmp_path / "in", ["a"])
+    result = run("translate", model, text, "-o", tmp_path / "out", "--workers", "1", "--engine", "torch", "-q")
+    assert (tmp_path / "precious").read_text() == "mine"
+    assert result.code == (2 if name.endswith("joined") and link is os.symlink else 0)
+    assert result.code == 0 or "is no plain file" in result.err
+
+
+def test_shards_are_not_kept_in_a_linked_folder(run, model, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "mine.part").write_text("mine")
+    (tmp_path / "out.shards").symlink_to(tmp_path / "elsewhere")
+    text = write_lines(tmp_path / "in", ["a"])
+    result = run("translate", model, text, "-o", tmp_path / "out", "--workers", "1", "--engine", "torch", "-q")
+    assert result.code == 2
+    assert "is a link" in result.err
+    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["mine.part"]
+
+
+@pytest.mark.parametrize("name", ["out", "out.part"])
+def test_score_and_look_write_through_no_planted_link(run, model, tmp_path, name):
+    (tmp_path / "precious").write_text("mine")
+    text = write_lines(tmp_path / "in", ["a"])
+    (tmp_path / name).symlink_to(tmp_path / "precious")
+    (tmp_path / name.replace("out", "out.html")).symlink_to(tmp_path / "precious")
+    assert run("score", text, text, "--model", model, "-o", tmp_path / "out", "-q").code == 0
+    assert run("look", model, "a", "-o", tmp_path / "out.html", "--fast", "-q").code == 0
+    assert (tmp_path / "precious").read_text() == "mine"
+
+
 # Packages of the demo.
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -64,6 +66,26 @@ def create_file(path: Path) -> BinaryIO:
     """Open a new file for writing. What had that name is removed first, so that nothing is written through a link."""
     path.unlink(missing_ok=True)
     return path.open("xb")
+
+
+def open_append(path: Path) -> BinaryIO:
+    """Open a file of ours to add to its end. A link is refused; of a file that has a second name elsewhere a copy is made first."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        handle = os.open(path, flags | getattr(os, "O_BINARY", 0), 0o666)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO):
+            raise
+        raise InputError(f"{path}: is no plain file, so nothing is written there; remove it") from None
+    found = os.fstat(handle)
+    if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+        return os.fdopen(handle, "ab")
+    os.close(handle)
+    if not stat.S_ISREG(found.st_mode):
+        raise InputError(f"{path}: is no plain file, so nothing is written there; remove it")
+    with path.open("rb") as old, open_atomic(path) as new:
+        shutil.copyfileobj(old, new)
+    return open_append(path)
 
 
 def fsync(path: Path) -> None:

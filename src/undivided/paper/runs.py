@@ -12,7 +12,7 @@ from undivided.config import Recipe
 from undivided.config.settings import Values, as_values
 from undivided.core.console import Console
 from undivided.core.errors import InputError
-from undivided.core.files import write_atomic
+from undivided.core.files import open_append, write_atomic
 from undivided.training.loop import Stopped, train
 from undivided.training.recipe import resolve_run
 
@@ -82,11 +82,11 @@ def compute_lines(path: Path, items: Sequence[Any], work: Callable[[Sequence[Any
     part = path.with_name(path.name + ".part")
     done = part.read_text(encoding="utf-8").split("\n")[:-1] if part.exists() else []
     done = done[: len(done) // chunk * chunk]
-    part.write_text("".join(f"{line}\n" for line in done), encoding="utf-8")
+    write_atomic(part, "".join(f"{line}\n" for line in done))
     for start in range(len(done), len(items), chunk):
         lines = list(work(items[start : start + chunk]))
-        with part.open("a", encoding="utf-8") as stream:
-            stream.write("".join(f"{line}\n" for line in lines))
+        with open_append(part) as stream:
+            stream.write("".join(f"{line}\n" for line in lines).encode())
         done += lines
     part.replace(path)
     return done

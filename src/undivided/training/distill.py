@@ -12,7 +12,7 @@ from undivided.config import CorpusFiles, DataConfig, Recipe, build_recipe
 from undivided.config.settings import Values, as_values, merge
 from undivided.core.console import Console, LoggingConsole, Progress, plural
 from undivided.core.errors import InputError
-from undivided.core.files import sha256_of
+from undivided.core.files import open_append, open_atomic, sha256_of, write_atomic
 from undivided.data.corpus import CorpusReport, corpus_digests, corpus_name, read_pairs
 from undivided.inference.translator import Translator
 from undivided.training.loop import train
@@ -73,7 +73,7 @@ def translate_corpus(
     if _read_origin(folder) != origin:
         target.unlink(missing_ok=True)
         _write_sources(source, files, data)
-        (folder / "origin.json").write_text(json.dumps(origin))
+        write_atomic(folder / "origin.json", json.dumps(origin))
     done = _count_complete_lines(target)
     total = sum(1 for _ in _lines(source))
     if done:
@@ -81,10 +81,10 @@ def translate_corpus(
     progress = Progress(console, "lines translated by the teacher", total)
     progress.advance(done)
     lines = islice(_lines(source), done, None)
-    with target.open("a", encoding="utf-8", newline="\n") as out:
+    with open_append(target) as out:
         while chunk := list(islice(lines, CHUNK)):
             results = translator.stream(chunk, advance=progress.advance)
-            out.write("".join(f"{result.text or '-'}\n" for result in results))
+            out.write("".join(f"{result.text or '-'}\n" for result in results).encode())
             out.flush()
     console.clear()
     return CorpusFiles(str(source), str(target), files.weight)
@@ -99,9 +99,9 @@ def _read_origin(folder: Path) -> Values:
 
 def _write_sources(path: Path, files: CorpusFiles, data: DataConfig) -> None:
     """The source side of the usable pairs, so that both sides have as many lines whatever was dropped."""
-    with path.open("w", encoding="utf-8", newline="\n") as out:
+    with open_atomic(path) as out:
         for pair in read_pairs(files, data, CorpusReport(corpus_name(files))):
-            out.write(f"{pair.source}\n")
+            out.write(f"{pair.source}\n".encode())
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -117,6 +117,6 @@ def _count_complete_lines(path: Path) -> int:
     text = path.read_bytes()
     end = text.rfind(b"\n") + 1
     if end < len(text):
-        with path.open("r+b") as stream:
+        with open_append(path) as stream:
             stream.truncate(end)
     return text.count(b"\n", 0, end)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from undivided.core.errors import InputError
+from undivided.core.files import open_append
 from undivided.data.batches import StreamPosition
 
 
@@ -102,8 +103,8 @@ class Log:
             return
         line = {"event": event, "step": state.step, "epoch": state.place.epoch, "seconds": round(state.seconds, 3)}
         line |= {"target_tokens": state.target_tokens, **numbers}
-        with self.path.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(line) + "\n")
+        with open_append(self.path) as stream:
+            stream.write(f"{json.dumps(line)}\n".encode())
         if self.board is not None:
             for name, value in numbers.items():
                 if isinstance(value, float):
@@ -113,9 +114,11 @@ class Log:
 def _close_last_line(path: Path) -> None:
     """End a line that a killed process left unfinished, so that the next one is a line of its own."""
     if path.exists() and path.stat().st_size:
-        with path.open("r+b") as stream:
+        with path.open("rb") as stream:
             stream.seek(-1, os.SEEK_END)
-            if stream.read(1) != b"\n":
+            is_closed = stream.read(1) == b"\n"
+        if not is_closed:
+            with open_append(path) as stream:
                 stream.write(b"\n")
 
 

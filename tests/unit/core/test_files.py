@@ -10,6 +10,7 @@ from undivided.core.errors import InputError
 from undivided.core.files import (
     build_folder,
     create_file,
+    open_append,
     open_atomic,
     parse_json,
     read_bounded,
@@ -57,6 +58,25 @@ def test_nothing_is_written_through_a_link(tmp_path):
     assert (tmp_path / "precious").read_text() == "mine"
     assert not (tmp_path / "none").exists()
     assert all((tmp_path / name).read_bytes() == b"new" for name in ("fresh", "whole", "dangling"))
+
+
+def test_what_is_added_to_is_a_plain_file_of_its_own(tmp_path):
+    for _ in range(2):
+        with open_append(tmp_path / "log") as stream:
+            stream.write(b"line\n")
+    assert (tmp_path / "log").read_bytes() == b"line\nline\n"
+    (tmp_path / "link").symlink_to(tmp_path / "log")
+    (tmp_path / "dangling").symlink_to(tmp_path / "none")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "dangling", "pipe"):
+        with pytest.raises(InputError, match="is no plain file"):
+            open_append(tmp_path / name)
+    assert not (tmp_path / "none").exists()
+    os.link(tmp_path / "log", tmp_path / "twin")
+    with open_append(tmp_path / "twin") as stream:
+        stream.write(b"more\n")
+    assert (tmp_path / "twin").read_bytes() == b"line\nline\nmore\n"
+    assert (tmp_path / "log").read_bytes() == b"line\nline\n"
 
 
 def test_write_atomic_keeps_the_old_file_when_it_fails(tmp_path, monkeypatch):

@@ -50,6 +50,8 @@ def translate_file(
     _check(model, source, output, workers, ray)
     check_threads(threads)
     folder = Path(f"{output}.shards")
+    if folder.is_symlink():
+        raise InputError(f"{folder}: is a link, so nothing is written there; remove it")
     plan = make_plan(model, source, folder, search or {}, prefix, scores, device, max(1, threads), engine)
     with lock_folder(folder, f"{folder}: another process is translating there; wait for it, or choose another --output"):
         plan.start()

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from undivided.core.errors import InputError, UndividedError
-from undivided.core.files import fsync, read_json, write_atomic
+from undivided.core.files import fsync, open_append, read_json, write_atomic
 from undivided.inference.workers.shards import Shard, ShardPlan, shards_done
 
 
@@ -30,7 +30,7 @@ class JoinedOutput:
         self.ready = {shard.number for shard in plan.shards[self.count :] if plan.read_marker(shard) is not None}
         if not self.moved:
             # What was added after the last note is not counted yet: it is added again.
-            with self.path.open("ab") as out:
+            with open_append(self.path) as out:
                 out.truncate(self.size)
 
     def advance(self) -> None:
@@ -38,7 +38,7 @@ class JoinedOutput:
         added: list[Shard] = []
         if self.count not in self.ready:
             return
-        with self.path.open("ab") as out:
+        with open_append(self.path) as out:
             for shard in self.plan.shards[self.count :]:
                 if shard.number not in self.ready:
                     break

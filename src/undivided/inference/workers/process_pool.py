@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+from undivided.core.files import create_file
 from undivided.inference.workers.shards import Job, Shard, as_json
 
 
@@ -57,7 +58,7 @@ class ProcessPool:
     def start(self, slot: int) -> None:
         """Start a new worker in a slot; its stderr is kept for the message if it dies."""
         log_path = Path(self.job.folder) / f"worker-{slot}.log"
-        with log_path.open("wb") as log:
+        with create_file(log_path) as log:
             worker = subprocess.Popen(
                 [sys.executable, "-P", "-m", "undivided.inference.workers.worker"],
                 stdin=subprocess.PIPE,

@@ -12,7 +12,7 @@ from undivided.config import Recipe, SearchConfig, build_recipe
 from undivided.config.settings import Values, as_values, list_faults, merge
 from undivided.core.console import Console, plural
 from undivided.core.errors import InputError
-from undivided.core.files import build_folder, sha256_of
+from undivided.core.files import build_folder, sha256_of, write_atomic
 from undivided.data.subwords import Subwords, Tokenizer, learn_subwords, learn_words, vocab_size_for
 from undivided.inference.engines.torch import TorchEngine
 from undivided.inference.search_settings import SearchChanges
@@ -108,7 +108,7 @@ def _write_pairs(pair: Sequence[Path], trees: Sequence[Node], source: Subwords, 
     pair[0].parent.mkdir(parents=True, exist_ok=True)
     sources = (source_text(words(tree)) for tree in trees)
     for path, lines in zip(pair, (sources, _targets(trees, source, tree_format)), strict=True):
-        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        write_atomic(path, "".join(f"{line}\n" for line in lines))
 
 
 def source_text(sentence: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 from undivided.config.settings import list_faults
 from undivided.core.errors import InputError
+from undivided.core.files import write_atomic
 from undivided.data.text_files import raw_lines
 
 TOP = "TOP"
@@ -201,7 +202,7 @@ def to_brackets(tree: Tree) -> str:
 
 def write_trees(path: Path, trees: Iterable[Tree]) -> None:
     """Write one tree per line."""
-    path.write_text("".join(f"{to_brackets(tree)}\n" for tree in trees), encoding="utf-8")
+    write_atomic(path, "".join(f"{to_brackets(tree)}\n" for tree in trees))
 
 
 def escape_brackets(word: str) -> str:

@@ -16,7 +16,7 @@ from typing import BinaryIO, NamedTuple, cast
 from undivided.config.settings import list_faults
 from undivided.core.console import Console, Progress
 from undivided.core.errors import InputError
-from undivided.core.files import open_atomic
+from undivided.core.files import open_atomic, write_atomic
 
 
 class Corpus(NamedTuple):
@@ -107,7 +107,7 @@ def prepare(data: Path, target: str, out: Path, checksums: Path | None, console:
     for part, corpora in parts.items():
         _write_part(corpora, archives, [Path(path) for path in paths[part]], console)
     for kind, found in sums.items():
-        _sums_file(kind, out).write_text("".join(f"{value}  {name}\n" for name, value in found.items()), encoding="utf-8")
+        write_atomic(_sums_file(kind, out), "".join(f"{value}  {name}\n" for name, value in found.items()))
     return Prepared(paths, sums["sha256"], checked)
 
 
