@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import hashlib
 import os
 import platform
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import BinaryIO
 
 from undivided.core.cache import cache_folder
+from undivided.core.files import sha256_of, write_atomic
 from undivided.nn.backend.signatures import declare
 
 SOURCES = sorted(Path(__file__).with_name("c").glob("*.[ch]"))
@@ -45,12 +51,16 @@ def why_no_kernels() -> str:
 @cache
 def _load_or_say_why() -> ctypes.CDLL | str:
     try:
-        return declare(ctypes.CDLL(str(_library_path())))
+        path, library = _open_library()
+        with library:
+            # By descriptor where the system can: no other file can have taken its name since it was checked.
+            by_descriptor = Path(f"/proc/self/fd/{library.fileno()}")
+            return declare(ctypes.CDLL(str(by_descriptor if by_descriptor.exists() else path)))
     except (NoKernels, OSError) as error:
         return str(error)
 
 
-def _library_path() -> Path:
+def _open_library() -> tuple[Path, BinaryIO]:
     """The library's file, built if need be: one for these sources, this compiler and this processor."""
     if os.environ.get(SWITCH, "").lower() in {"0", "off", "no"}:
         raise NoKernels(f"{SWITCH} turns them off")
@@ -61,19 +71,46 @@ def _library_path() -> Path:
     sources = [path.read_bytes() for path in SOURCES]
     facts = repr((sources, command, _run([compiler, "--version"]), describe_processor()))
     path = cache_folder() / f"kernels-{hashlib.sha256(facts.encode()).hexdigest()[:20]}.so"
-    if not path.exists():
-        _build(command, path)
-    return path
 
-
-def _build(command: list[str], path: Path) -> None:
-    """Compile to a temporary file, try it, move it into place: another process finds all of it or nothing."""
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        made = Path(folder) / path.name
+    def build(made: Path) -> None:
         _run([*command, *(str(path) for path in SOURCES if path.suffix == ".c"), "-o", str(made), "-lm"])
         # A processor may announce instructions that it then refuses. It must not be this process that finds out.
         _run([sys.executable, "-I", str(TRIAL), str(made)])
+
+    return path, open_kept(path, build)
+
+
+def open_kept(path: Path, build: Callable[[Path], None]) -> BinaryIO:
+    """A file of the cache, opened and checked: it is this user's alone and what was built. Where it is not, it is built again."""
+    digest = path.with_name(f"{path.name}.sha256")
+    with suppress(OSError):
+        with _open_own(digest) as stream:
+            sha256 = stream.read(64).decode("ascii", "replace")
+        library = _open_own(path)
+        if hashlib.file_digest(library, "sha256").hexdigest() == sha256:
+            library.seek(0)
+            return library
+        library.close()
+    # In a temporary folder first: another process finds all of it or nothing.
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        made = Path(folder) / path.name
+        build(made)
+        made.chmod(0o700)
+        library = _open_own(made)
+        write_atomic(digest, sha256_of(made))
+        digest.chmod(0o600)
         made.replace(path)
+    return library
+
+
+def _open_own(path: Path) -> BinaryIO:
+    """Open a file by descriptor and check that: a plain file, no link, with one name, that only this user can have written."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    found = os.fstat(handle)
+    if stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022 and found.st_nlink == 1:
+        return open(handle, "rb")
+    os.close(handle)
+    raise PermissionError(errno.EPERM, "not a plain file of this user alone", str(path))
 
 
 def _run(command: list[str]) -> str:
