@@ -15,8 +15,8 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 from undivided.core.cache import cache_folder
 from undivided.core.files import sha256_of, write_atomic
@@ -60,7 +60,7 @@ def _load_or_say_why() -> ctypes.CDLL | str:
         return str(error)
 
 
-def _open_library() -> tuple[Path, BinaryIO]:
+def _open_library() -> tuple[Path, BufferedReader]:
     """The library's file, built if need be: one for these sources, this compiler and this processor."""
     if os.environ.get(SWITCH, "").lower() in {"0", "off", "no"}:
         raise NoKernels(f"{SWITCH} turns them off")
@@ -80,7 +80,7 @@ def _open_library() -> tuple[Path, BinaryIO]:
     return path, open_kept(path, build)
 
 
-def open_kept(path: Path, build: Callable[[Path], None]) -> BinaryIO:
+def open_kept(path: Path, build: Callable[[Path], None]) -> BufferedReader:
     """A file of the cache, opened and checked: it is this user's alone and what was built. Where it is not, it is built again."""
     digest = path.with_name(f"{path.name}.sha256")
     with suppress(OSError):
@@ -103,7 +103,7 @@ def open_kept(path: Path, build: Callable[[Path], None]) -> BinaryIO:
     return library
 
 
-def _open_own(path: Path) -> BinaryIO:
+def _open_own(path: Path) -> BufferedReader:
     """Open a file by descriptor and check that: a plain file, no link, with one name, that only this user can have written."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     found = os.fstat(handle)
