@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 import safetensors.numpy
 from safetensors import SafetensorError
@@ -25,9 +25,11 @@ from undivided.data.subwords import Tokenizer
 
 if TYPE_CHECKING:
     import torch
+    from torch import nn
 
     from undivided.models import Seq2Seq
 
+Model = TypeVar("Model", bound="nn.Module")
 SUBWORDS = {"subwords.model", "source.model", "target.model"}
 
 
@@ -149,12 +151,11 @@ def _lazy_translator(contents: _Contents, device: Callable[[], torch.device | No
         return None
 
     def read() -> Seq2Seq:
-        from undivided.artifact.weights import build_model
+        from undivided.artifact.weights import WEIGHTS, check_computes
         from undivided.models import make_model
 
-        make = lambda: make_model(recipe.model, *contents.sizes)  # noqa: E731
-        model = build_model(recipe.model, make, contents.unchanged_folder(), device())
-        contents.unchanged_folder()
+        model = _read_model(contents, lambda: make_model(recipe.model, *contents.sizes), device())
+        check_computes(model, contents.folder / WEIGHTS)
         return model
 
     return LazyArtifact(recipe, contents.tokenizer, read, contents.facts, contents.shortlist, contents.seal)
@@ -162,15 +163,24 @@ def _lazy_translator(contents: _Contents, device: Callable[[], torch.device | No
 
 def _single_stack(contents: _Contents, device: torch.device | None) -> SingleStackArtifact:
     """The single-stack model that a folder holds."""
-    from undivided.artifact.weights import build_model
     from undivided.models import make_single_stack
 
     recipe = contents.recipe
     vocabulary, classes = contents.sizes[0] if contents.sizes else 0, len(recipe.data.classes)
-    make = lambda: make_single_stack(recipe.model, vocabulary, classes)  # noqa: E731
-    model = build_model(recipe.model, make, contents.unchanged_folder(), device)
-    contents.unchanged_folder()
+    model = _read_model(contents, lambda: make_single_stack(recipe.model, vocabulary, classes), device)
     return SingleStackArtifact(recipe, contents.tokenizer, model, contents.facts)
+
+
+def _read_model(contents: _Contents, make: Callable[[], Model], device: torch.device | None) -> Model:
+    """Read the weights of a model whose other parts were read before."""
+    from undivided.artifact.weights import WEIGHTS, build_model
+
+    folder = contents.unchanged_folder()
+    model = build_model(contents.recipe.model, make, folder, device)
+    # They may be read long after the folder was checked. What was damaged before they were read is damaged still.
+    manifest.verify_part(folder, WEIGHTS)
+    contents.unchanged_folder()
+    return model
 
 
 def _read_config(folder: Path) -> tuple[Recipe, object, dict[str, Any]]:

@@ -6,7 +6,7 @@ import dataclasses
 import errno
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -16,7 +16,12 @@ from torch.overrides import TorchFunctionMode
 
 from undivided.config import ModelConfig
 from undivided.core.errors import InputError
+from undivided.core.ids import BOS, EOS
 
+if TYPE_CHECKING:
+    from undivided.models import Seq2Seq
+
+WEIGHTS = "model.safetensors"
 Shapes = dict[str, tuple[int, ...]]
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -88,13 +93,40 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
 
 def build_model(config: ModelConfig, make: Callable[[], Model], folder: Path, device: torch.device | None) -> Model:
     """A model with the weights of a folder, which are checked before any memory is allocated."""
-    path = folder / "model.safetensors"
+    path = folder / WEIGHTS
     check_weights(config, make, path)
     with _SkipInitialisation():
         model = make()
     fill_weights(model, read_tensors(path), str(path))
+    check_finite(model, path)
     model.eval()
     return model.to(device) if device is not None else model
+
+
+def check_finite(model: nn.Module, path: Path) -> None:
+    """Refuse weights that are NaN, infinite, or too large for the numbers that the model computes with."""
+    for name, parameter in model.named_parameters():
+        if not torch.isfinite(parameter).all():
+            raise InputError(f"{path}: damaged, or of a training that failed: {name} has values that are not finite")
+
+
+def check_computes(model: Seq2Seq, path: Path) -> None:
+    """Refuse finite weights that overflow: the tokens with the largest embeddings are tried, each as a sentence."""
+    device = model.output_weight.device
+    src, tgt = (_largest_rows(side.weight) for side in (model.source_embedding, model.target_embedding))
+    ends = torch.full((len(src), 1), EOS, device=device)
+    begins = torch.full((len(tgt), 1), BOS, device=device)
+    with torch.inference_mode():
+        memory = model.encode(torch.cat([src[:, None], ends], dim=1), None)
+        logits = model.logits(model.decode(memory, torch.cat([begins, tgt[:, None]], dim=1)))
+    if not torch.isfinite(logits).all():
+        raise InputError(f"{path}: damaged, or of a training that failed: what the model computes with its weights overflows")
+
+
+def _largest_rows(weight: Tensor, count: int = 16) -> Tensor:
+    """Which rows of a matrix hold the largest values, always `count` of them."""
+    rows = weight.detach().abs().amax(dim=1).argsort(descending=True)[:count]
+    return rows.repeat(count)[:count]
 
 
 class _SkipInitialisation(TorchFunctionMode):

@@ -45,11 +45,20 @@ def verify(folder: Path, needed: Iterable[str]) -> list[str]:
         if part not in sums:
             raise InputError(f"{folder}: {NAME} is damaged: it does not list {part}")
     for part, sha256 in sums.items():
-        if not (folder / part).is_file():
-            raise InputError(f"{folder}: {part} is missing ({NAME} lists it); copy the whole folder again")
-        if sha256_of(folder / part) != sha256:
-            raise InputError(f"{folder}: {part} is damaged (its sha256 differs from {NAME}); copy it again")
+        _check_part(folder, part, sha256)
     return list(sums)
+
+
+def verify_part(folder: Path, part: str) -> None:
+    """Check one part of a folder against its manifest."""
+    _check_part(folder, part, _read(folder / NAME).get(part, ""))
+
+
+def _check_part(folder: Path, part: str, sha256: str) -> None:
+    if not (folder / part).is_file():
+        raise InputError(f"{folder}: {part} is missing ({NAME} lists it); copy the whole folder again")
+    if sha256_of(folder / part) != sha256:
+        raise InputError(f"{folder}: {part} is damaged (its sha256 differs from {NAME}); copy it again")
 
 
 def _read(path: Path) -> Digests:

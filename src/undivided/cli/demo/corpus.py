@@ -161,7 +161,7 @@ def home_assistant(target: str, scratch: Path, console: Console) -> Iterator[Tex
     """The messages of a home automation system, from its Python packages (Apache-2.0): texts of the same key."""
     packages = ["homeassistant", "home-assistant-frontend"]
     console.say(f"downloading {' and '.join(packages)} with pip, about 120 MB …")
-    pip = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:"]
+    pip = [sys.executable, "-P", "-m", "pip", "download", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:"]
     run([*pip, *packages], scratch)
     for wheel in sorted(scratch.glob("*.whl")):
         theirs = messages(wheel, target)
