@@ -1,5 +1,6 @@
 """Files made to harm: none runs code, none takes memory without bound, none writes elsewhere, each is refused in clear words."""
 
+import dataclasses
 import gzip
 import io
 import json
@@ -19,8 +20,9 @@ import pytest
 import torch
 
 from samples import environment, flags, sentences, tiny_recipe, write_lines, write_pairs
-from undivided.artifact import load_artifact, save_artifact
+from undivided.artifact import demand, load_artifact, save_artifact
 from undivided.cli.demo import corpus as demo_text
+from undivided.config import PRESETS, build_recipe
 from undivided.config.yaml_file import read_yaml
 from undivided.core import manifest
 from undivided.core.console import Console
@@ -203,6 +205,48 @@ ENORMOUS = [
 def test_a_config_that_claims_too_much_is_refused_before_memory_is_taken(folder, keys, value):
     change(folder, "recipe", *keys, value=value)
     refused(folder)
+
+
+GREEDY = {"beam_size": 1000, "n_best": 1, "max_extra": 100_000}
+
+
+def test_a_search_that_would_grow_without_end_is_refused_with_its_size(run, folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(demand, "memory_limit", lambda: 4 << 30)
+    for key, value in GREEDY.items():
+        change(folder, "recipe", "search", key, value=value)
+    resign(folder / "config.json")
+    text = write_lines(tmp_path / "in", ["a"])
+    for command in (["translate", folder, text], ["score", text, text, "--model", folder], ["look", folder, "a"]):
+        result = run(*command, "--threads", "1")
+        assert result.code == 2
+        assert "GiB of memory" in result.err
+        assert "--trust" in result.err
+    for more in (["--beam-size", "2", "--max-extra", "5"], ["--trust", "--beam-size", "2", "--max-extra", "5"]):
+        assert run("translate", folder, text, "--threads", "1", *more).code == 0
+    from undivided import Translator
+
+    assert Translator(folder, threads=1, engine="torch", trust=True).search_config().beam_size == 1000
+
+
+def test_heads_that_need_no_weights_are_refused_with_their_size(tmp_path, model, monkeypatch):
+    monkeypatch.setattr(demand, "memory_limit", lambda: 4 << 30)
+    from undivided import Translator
+    from undivided.artifact import Artifact
+    from undivided.models import make_model
+
+    found = load_artifact(model)
+    size = len(found.tokenizer.source)
+    wide = dataclasses.replace(found.recipe.model, d_model=2, n_heads=65536, d_k=1, d_v=1)
+    recipe = dataclasses.replace(found.recipe, model=wide)
+    save_artifact(Artifact(recipe, found.tokenizer, make_model(wide, size, size)), tmp_path / "wide")
+    with pytest.raises(InputError, match=r"65,536 heads.* GiB of memory.*--trust"):
+        Translator(tmp_path / "wide", threads=1)
+
+
+def test_settings_of_honest_models_are_not_refused():
+    for preset in PRESETS:
+        recipe = build_recipe({"data": {"train": []}}, preset)
+        assert demand.estimate_memory(recipe, 37_000, recipe.search) < 2 << 30
 
 
 def test_learned_positions_without_end(folder):

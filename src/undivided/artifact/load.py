@@ -14,8 +14,9 @@ from safetensors import SafetensorError
 
 from undivided.artifact.card import model_card
 from undivided.artifact.contents import Artifact, LazyArtifact, SingleStackArtifact
+from undivided.artifact.demand import check_demand
 from undivided.artifact.save import FORMAT_VERSION, SHORTLIST
-from undivided.config import Recipe, build_recipe
+from undivided.config import Recipe, SearchConfig, build_recipe
 from undivided.config.model import DECODER_ONLY, DRAWING, PAIRED
 from undivided.core import manifest
 from undivided.core.errors import InputError
@@ -53,7 +54,7 @@ def open_artifact(folder: str | Path, device: str = "auto", threads: int = 0) ->
 
 
 def open_single_stack(
-    model: str | Path | SingleStackArtifact, device: str, threads: int
+    model: str | Path | SingleStackArtifact, device: str, threads: int, trust: bool = False
 ) -> tuple[SingleStackArtifact, torch.device]:
     """A single-stack model ready for use, from its folder or as given, and where it computes."""
     if isinstance(model, SingleStackArtifact):
@@ -62,7 +63,11 @@ def open_single_stack(
 
     use_threads(threads)
     chosen = choose_device(device)
-    return load_single_stack(model, chosen), chosen
+    found = load_single_stack(model, chosen)
+    if not trust:
+        vocabulary = 0 if found.tokenizer is None else len(found.tokenizer.source)
+        check_demand(model, found.recipe, vocabulary, SearchConfig(beam_size=1, max_extra=1), 1)
+    return found, chosen
 
 
 def load_single_stack(folder: str | Path, device: torch.device | None = None) -> SingleStackArtifact:

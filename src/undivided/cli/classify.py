@@ -38,7 +38,7 @@ def run_classify(options: argparse.Namespace) -> None:
         raise InputError(f"{', '.join(missing)}: no such file")
     from undivided.inference.classify import Classifier
 
-    classifier, remarks = Classifier(options.model, options.device, options.threads), LimitedWarnings(Console())
+    classifier, remarks = Classifier(options.model, options.device, options.threads, options.trust), LimitedWarnings(Console())
     with open_output(options.output) as out:
         for name in options.file:
             for number, found in enumerate(_classify(classifier, name), 1):

@@ -44,7 +44,7 @@ def run_generate(options: argparse.Namespace) -> None:
     from undivided.data.subwords import to_one_line
     from undivided.inference.generate import Generator
 
-    generator = Generator(options.model, options.device, options.threads)
+    generator = Generator(options.model, options.device, options.threads, options.trust)
     prompts = [text for each in options.prompt for text in (input_text("-") if each == "-" else [each])]
     if generator.draws:
         return _draw(generator, prompts, options, search)

@@ -58,7 +58,7 @@ def run_look(options: argparse.Namespace) -> None:
 
     kind = output_format(options.output) if options.output else "text"
     text = next(decode_lines(input_lines("-"), "stdin", console.warn), "") if options.text == "-" else options.text
-    translator = Translator(options.model, options.device, options.threads, "torch")
+    translator = Translator(options.model, options.device, options.threads, "torch", trust=options.trust)
     view = View(options.use, options.layer, options.head, options.grid)
     seen = look(translator, text, options.target, **search)
     if kind in ("png", "svg", "pdf") or view != View():
@@ -93,7 +93,9 @@ def run_look_corpus(options: argparse.Namespace, console: Console) -> None:
     from undivided.inference.translator import Translator
     from undivided.look.heads.report import format_table, report_heads, to_json
 
-    result = report_heads(Translator(options.model, options.device, options.threads, "torch"), files, options.lines, console)
+    result = report_heads(
+        Translator(options.model, options.device, options.threads, "torch", trust=options.trust), files, options.lines, console
+    )
     with open_output(options.output or "-") as out:
         out.write(to_json(result) if suffix == ".json" else format_table(result))
     if options.alignments:

@@ -31,6 +31,9 @@ def add_compute(verb: argparse.ArgumentParser, engine: str | None) -> None:
             f"ctranslate2 is faster on a CPU; auto takes it where it supports the model (default: {engine})",
         )
     verb.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
+    verb.add_argument(
+        "--trust", action="store_true", help="let the model's settings ask for more memory than half of this machine's"
+    )
     verb.add_argument("--threads", type=int, default=0, metavar="N", help="CPU threads; 0 is all cores (default: 0)")
 
 

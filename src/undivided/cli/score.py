@@ -54,7 +54,8 @@ def run_score(options: argparse.Namespace) -> None:
 
     if options.model and model_kind(options.model) in SINGLE_STACK:
         _print_scores(
-            [score_single_stack(options.model, options.file, options.reference, options.device, options.threads)], options.json
+            [score_single_stack(options.model, options.file, options.reference, options.device, options.threads, options.trust)],
+            options.json,
         )
         return
     if not options.reference:
@@ -72,7 +73,7 @@ def run_score(options: argparse.Namespace) -> None:
         from undivided.inference.translator import Translator
 
         console = Console(options.quiet)
-        translator = Translator(options.model, options.device, options.threads, options.engine, console)
+        translator = Translator(options.model, options.device, options.threads, options.engine, console, options.trust)
         lang = translator.artifact.recipe.data.target_lang
         sources, progress = lines, Progress(console, "translated lines", len(lines))
         lines = [result.text for result in translator.stream(sources, advance=progress.advance, **search)]

@@ -68,7 +68,7 @@ def run_translate(options: argparse.Namespace) -> None:
     from undivided.inference.lines import describe_problems, format_line
     from undivided.inference.translator import Translator
 
-    translator = Translator(options.model, options.device, options.threads, options.engine, console)
+    translator = Translator(options.model, options.device, options.threads, options.engine, console, options.trust)
     if search.get("shortlist") and not translator.engine.has_shortlist:
         who = "the PyTorch engine" if translator.engine.name.startswith("torch") else "this model"
         console.warn(f"--shortlist: {who} has none, so all target subwords are considered")
@@ -129,7 +129,7 @@ def _translate_by_workers(options: argparse.Namespace, search: SearchChanges, co
     engine = options.engine
     if engine == "auto":
         # Chosen once, here: all workers must use the same engine.
-        found = Translator(options.model, options.device, options.threads, "auto", console).engine.name
+        found = Translator(options.model, options.device, options.threads, "auto", console, options.trust).engine.name
         engine = found if found.startswith("torch") else "ctranslate2"
     translate_file(
         options.model,
@@ -144,4 +144,5 @@ def _translate_by_workers(options: argparse.Namespace, search: SearchChanges, co
         threads=options.threads,
         engine=engine,
         ray=options.ray,
+        trust=options.trust,
     )

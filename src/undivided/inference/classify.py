@@ -32,8 +32,10 @@ class Class(NamedTuple):
 class Classifier:
     """An encoder-only or vision model that was trained to classify."""
 
-    def __init__(self, model: str | Path | SingleStackArtifact, device: str = "auto", threads: int = 0) -> None:
-        self.artifact, self.device = open_single_stack(model, device, threads)
+    def __init__(
+        self, model: str | Path | SingleStackArtifact, device: str = "auto", threads: int = 0, trust: bool = False
+    ) -> None:
+        self.artifact, self.device = open_single_stack(model, device, threads, trust)
         kind = self.artifact.recipe.model.kind
         self.classes = self.artifact.recipe.data.classes
         if not self.classes or not isinstance(self.artifact.model, EncoderOnly | Vision):

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from undivided.artifact import SingleStackArtifact, command_for, open_single_stack
+from undivided.artifact.demand import BATCH_ROWS, check_demand
 from undivided.config import DataConfig, SearchConfig
 from undivided.config.settings import suggest
 from undivided.core.errors import InputError
@@ -34,8 +35,11 @@ class Continuation(NamedTuple):
 class Generator:
     """A model folder of a decoder-only or a drawing model."""
 
-    def __init__(self, model: str | Path | SingleStackArtifact, device: str = "auto", threads: int = 0) -> None:
-        self.artifact, self.device = open_single_stack(model, device, threads)
+    def __init__(
+        self, model: str | Path | SingleStackArtifact, device: str = "auto", threads: int = 0, trust: bool = False
+    ) -> None:
+        self.artifact, self.device = open_single_stack(model, device, threads, trust)
+        self._checked = None if trust or isinstance(model, SingleStackArtifact) else model
         kind = self.artifact.recipe.model.kind
         if not isinstance(self.artifact.model, DecoderOnly | Drawing):
             raise InputError(f"{model}: its kind ({kind}) generates nothing; use it with: undivided {command_for(kind)}")
@@ -51,6 +55,9 @@ class Generator:
         config = change_search(self.artifact.recipe.search, **changes)
         if not self.draws:
             check_n_best(config)
+        if self._checked is not None:
+            vocabulary = len(self.artifact.text.source)
+            check_demand(self._checked, self.artifact.recipe, vocabulary, config, 1 if changes else BATCH_ROWS)
         return config
 
     def text(self, prompts: Sequence[str], **changes: Unpack[SearchChanges]) -> list[list[Continuation]]:

@@ -80,7 +80,9 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], target_lang: str 
     return Score("BLEU", value.score, str(metric.get_signature()))
 
 
-def score_single_stack(model: str | Path, file: str, labels: Sequence[str], device: str = "auto", threads: int = 0) -> Score:
+def score_single_stack(
+    model: str | Path, file: str, labels: Sequence[str], device: str = "auto", threads: int = 0, trust: bool = False
+) -> Score:
     """The perplexity of a decoder-only model on a text, or the accuracy of a classifier."""
     kind = model_kind(model)
     if kind in DRAWING:
@@ -89,10 +91,10 @@ def score_single_stack(model: str | Path, file: str, labels: Sequence[str], devi
         wants = "a text only" if kind in DECODER_ONLY else "one file, followed by a file of its labels"
         raise InputError(f"{model}: a model of kind {kind} is scored on {wants}")
     if kind in DECODER_ONLY:
-        generator = Generator(model, device, threads)
+        generator = Generator(model, device, threads, trust)
         context = generator.artifact.recipe.data.max_length
         return Score("perplexity", generator.perplexity(read_lines(file)), f"tokens:subwords|end:counted|context:{context}")
-    classifier = Classifier(model, device, threads)
+    classifier = Classifier(model, device, threads, trust)
     found = classifier.images(read_images(file)) if classifier.reads_images else classifier.texts(read_lines(file))
     names = read_labels(Path(labels[0]), classifier.classes) if classifier.reads_images else read_lines(labels[0])
     if len(names) != len(found) or not names:

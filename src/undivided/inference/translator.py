@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Unpack, overload
 
 from undivided.artifact import Artifact, open_artifact
+from undivided.artifact.demand import BATCH_ROWS, check_demand
 from undivided.config import CHUNK_LINES, SearchConfig, check_threads
 from undivided.core.console import Console, LoggingConsole, plural
 from undivided.core.errors import InputError
@@ -36,10 +37,14 @@ class Translator:
         threads: int = 0,
         engine: str = "auto",
         console: Console | None = None,
+        trust: bool = False,
     ) -> None:
+        """`trust` lets the settings of a folder ask for more memory than a stranger's may."""
         check_threads(threads)
         folder = None if isinstance(model, Artifact) else Path(model)
         self.artifact = model if isinstance(model, Artifact) else open_artifact(model, device, threads)
+        self._checked = None if trust else folder
+        self._check_demand(SearchConfig(beam_size=1, max_extra=1), 1)
         self.engine = choose_engine(engine, self.artifact, folder, threads, console or LoggingConsole(), device)
         recipe = self.artifact.recipe
         self.longest = min(recipe.data.max_length, recipe.model.position_limit or recipe.data.max_length)
@@ -101,7 +106,13 @@ class Translator:
         """The model's own search settings with changes."""
         config = change_search(self.artifact.recipe.search, **changes)
         check_n_best(config)
+        # What a person asks for is held to what one sentence needs; what the folder asks for, to what a batch needs.
+        self._check_demand(config, 1 if changes.keys() & {"beam_size", "max_extra", "n_best", "sample"} else BATCH_ROWS)
         return config
+
+    def _check_demand(self, config: SearchConfig, sentences: int) -> None:
+        if self._checked is not None:
+            check_demand(self._checked, self.artifact.recipe, len(self.artifact.tokenizer.target), config, sentences)
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[list[float]]:
         """Log-probability of every token of given translations, the end symbol included."""

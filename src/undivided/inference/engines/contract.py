@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from undivided.artifact.demand import BATCH_ROWS, BATCH_TOKENS
 from undivided.config import SearchConfig
 from undivided.inference.hypothesis import Hypothesis
 
 BFLOAT16 = "torch-bfloat16"
 """PyTorch with bfloat16 products."""
 
-BATCH_ROWS = 256
-"""Most hypotheses of a batch (sentences × beams): as many as a matrix product needs to be fast."""
-BATCH_TOKENS = 16 * BATCH_ROWS
-"""Most source tokens of a batch × beams, padding included."""
 MIN_SENTENCES = 16
 """Towards the end batches have fewer sentences, but at least this many, so that no worker waits long for another."""
 

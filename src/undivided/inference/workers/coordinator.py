@@ -42,6 +42,7 @@ def translate_file(
     threads: int = 0,
     engine: str = "torch",
     ray: str | None = None,
+    trust: bool = False,
 ) -> None:
     """Translate a file by several workers, each with `threads` CPU threads (0 is 1). Run again, it resumes.
 
@@ -52,7 +53,7 @@ def translate_file(
     folder = Path(f"{output}.shards")
     if folder.is_symlink():
         raise InputError(f"{folder}: is a link, so nothing is written there; remove it")
-    plan = make_plan(model, source, folder, search or {}, prefix, scores, device, max(1, threads), engine)
+    plan = make_plan(model, source, folder, search or {}, prefix, scores, device, max(1, threads), engine, trust)
     with lock_folder(folder, f"{folder}: another process is translating there; wait for it, or choose another --output"):
         plan.start()
         coordinator = Coordinator(plan, JoinedOutput(plan, Path(output)), console)
@@ -102,6 +103,7 @@ def make_plan(
     device: str,
     threads: int,
     engine: str = "torch",
+    trust: bool = False,
 ) -> ShardPlan:
     """The job, its shards, and every setting on which the output depends."""
     files = [path for path in (source, prefix) if path]
@@ -112,7 +114,7 @@ def make_plan(
     settings |= {"undivided": __version__, **search}
     places = [os.path.abspath(path) for path in (model, str(folder), *files)]
     stamps = [each.stamp for each in scans]
-    job = Job(places[0], model_sha256, places[2:], stamps, places[1], search, scores, device, threads, engine)
+    job = Job(places[0], model_sha256, places[2:], stamps, places[1], search, scores, device, threads, engine, trust)
     return ShardPlan(job, scans, settings)
 
 

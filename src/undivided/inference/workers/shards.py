@@ -66,6 +66,7 @@ class Job:
     device: str
     threads: int
     engine: str = "torch"
+    trust: bool = False
 
     def lines(self, shard: Shard, which: int) -> Iterator[bytes]:
         """The lines of a shard in one of the files; an error if that file has changed since the plan was made."""

@@ -32,7 +32,7 @@ class Worker:
 
     def __init__(self, job: Job, slot: int = 0) -> None:
         self.job = job
-        self.translator = Translator(job.model, _device(job.device, slot), job.threads, job.engine)
+        self.translator = Translator(job.model, _device(job.device, slot), job.threads, job.engine, trust=job.trust)
         if sha256_of(manifest.current_folder(Path(job.model)) / manifest.NAME) != job.model_sha256:
             raise InputError(f"{job.model}: the model changed while it was in use; run the command again")
 
