@@ -70,6 +70,6 @@ def check_demand(folder: str | Path, recipe: Recipe, vocabulary: int, search: Se
     asked = f"{model.n_heads:,} heads, data.max_length {recipe.data.max_length:,}, beam {search.beam_size:,}"
     raise InputError(
         f"{folder}: its settings ({asked}, max_extra {search.max_extra:,}) ask for up to {need / (1 << 30):,.1f} GiB of memory, "
-        f"more than the {limit / (1 << 30):,.1f} GiB that a model may take here; set --beam-size and --max-extra yourself, or if you "
-        "know the folder and have the memory, use --trust"
+        f"more than the {limit / (1 << 30):,.1f} GiB that a model may take here; set --beam-size and --max-extra yourself, or if "
+        "you know the folder and have the memory, use --trust"
     )
