@@ -85,3 +85,15 @@ def test_a_full_disk_ends_no_process_by_abort(spawn, model, text, small_disk, at
         assert process.wait(60) == 1
         assert b"the disk is full" in process.stderr.read()
     assert list(home.iterdir()) == []
+
+
+def test_two_that_write_the_same_file_leave_a_whole_one(spawn, model, text, tmp_path):
+    """The last one wins; neither writes into what the other is writing."""
+    out = tmp_path / "out"
+    plain, scored = (spawn("translate", model, text, "-q", "--beam-size", "1", "-o", out, *more) for more in ([], ["--scores"]))
+    with plain, scored:
+        assert [each.wait(100) for each in (plain, scored)] == [0, 0]
+    lines = out.read_bytes().split(b"\n")
+    assert len(lines) == 6002
+    assert len({b"\t" in line for line in lines[:-1]}) == 1
+    assert list(tmp_path.iterdir()) == [out]
