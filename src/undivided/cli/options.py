@@ -20,6 +20,13 @@ def add_quiet(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("-q", "--quiet", action="store_true", help="print only warnings and errors on stderr")
 
 
+def add_trust(verb: argparse.ArgumentParser) -> None:
+    """`--trust`."""
+    verb.add_argument(
+        "--trust", action="store_true", help="let the model's settings ask for more memory than half of this machine's"
+    )
+
+
 def add_compute(verb: argparse.ArgumentParser, engine: str | None) -> None:
     """`--device` and `--threads`, and `--engine` where a default is given."""
     if engine:
@@ -32,9 +39,7 @@ def add_compute(verb: argparse.ArgumentParser, engine: str | None) -> None:
             f"batches are then cut differently; auto takes it where it supports the model (default: {engine})",
         )
     verb.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
-    verb.add_argument(
-        "--trust", action="store_true", help="let the model's settings ask for more memory than half of this machine's"
-    )
+    add_trust(verb)
     verb.add_argument("--threads", type=int, default=0, metavar="N", help="CPU threads; 0 is all cores (default: 0)")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from undivided.cli.options import add_quiet, recipe_values
+from undivided.cli.options import add_quiet, add_trust, recipe_values
 from undivided.config import PRESETS, Recipe
 from undivided.config.flags import add_settings
 from undivided.core.console import Console
@@ -75,6 +75,7 @@ def add_distill(verbs: Any) -> None:
         metavar="X",
         help="also train on the original pairs, X times each for every time on the teacher's version (default: 0)",
     )
+    add_trust(verb)
     add_settings(verb, Recipe)
     add_quiet(verb)
     verb.set_defaults(run=run_distill)
@@ -85,7 +86,7 @@ def run_distill(options: argparse.Namespace) -> None:
     values = recipe_values(options)
     from undivided.training.distill import distill
 
-    distill(options.teacher, values, Console(options.quiet), options.originals)
+    distill(options.teacher, values, Console(options.quiet), options.originals, options.trust)
 
 
 def add_average(verbs: Any) -> None:

@@ -21,13 +21,15 @@ CHUNK = 2000
 """Lines that are translated and written together: a stopped run resumes after the last of them."""
 
 
-def distill(teacher: str | Path, values: Values, console: Console | None = None, originals: float = 0.0) -> Path:
+def distill(
+    teacher: str | Path, values: Values, console: Console | None = None, originals: float = 0.0, trust: bool = False
+) -> Path:
     """Train a student on the teacher's translations of the training text, or resume that. Returns the model folder.
 
-    `originals` is how often an epoch holds each pair as people wrote it, beside the teacher's.
+    `originals` is how often an epoch holds each pair as people wrote it, beside the teacher's. `trust` as for a `Translator`.
     """
     console = console or LoggingConsole()
-    translator = Translator(teacher, console=console)
+    translator = Translator(teacher, console=console, trust=trust)
     values = merge(inherit_settings(translator.artifact.recipe, all_sections=not values.get("preset")), values)
     draft = build_recipe(values)
     if not 0 <= originals <= 100:

@@ -42,7 +42,7 @@ def run_parse(options: argparse.Namespace) -> None:
 
     trees = parse_lines(
         options.model, input_text(options.file), search, ready=options.tokenised, device=options.device, threads=options.threads,
-        console=Console(options.quiet),
+        console=Console(options.quiet), trust=options.trust,
     )  # fmt: skip
     sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
     for tree in trees:

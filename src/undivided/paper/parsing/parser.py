@@ -220,13 +220,21 @@ def tokenise_text(text: str) -> list[str]:
 
 
 def parse_lines(
-    model: str, lines: Iterable[str], search: SearchChanges, *, ready: bool, device: str, threads: int, console: Console
+    model: str,
+    lines: Iterable[str],
+    search: SearchChanges,
+    *,
+    ready: bool,
+    device: str,
+    threads: int,
+    console: Console,
+    trust: bool = False,
 ) -> Iterator[Node | None]:
     """A tree for every line of text, None for an empty one; the words of `ready` lines are already separated by spaces.
 
     `search` holds the settings that differ from the model's own.
     """
-    translator = Translator(model, device, threads)
+    translator = Translator(model, device, threads, trust=trust)
     config = translator.search_config(**search)
     target = translator.artifact.tokenizer.target
     if not any(piece.startswith("▁(") for piece in target.pieces(range(len(target)))):
