@@ -532,8 +532,18 @@ CLI = (
     ),
     Mutant(
         "closed-pipe", "a closed pipe is no failure", "cli/__init__.py",
-        "sys.stdout.fileno())\n        return 0", "sys.stdout.fileno())\n        return 1",
+        "discard_stdout()\n        return 0", "discard_stdout()\n        return 1",
         ("unit/cli/test_cli.py::test_a_closed_pipe_is_quiet",),
+    ),
+    Mutant(
+        "memory-limit", "too little address space is said before it aborts", "core/process.py",
+        "limit < needed", "False",
+        ("system/test_environment.py::test_too_little_address_space_is_said",),
+    ),
+    Mutant(
+        "dense-pieces", "no piece of an over-long line is above the limit", "inference/translation.py",
+        "if parts == [[piece] for piece in pieces]:", "if True:",
+        ("unit/inference/test_long_lines.py::test_no_piece_is_above_the_limit_and_nothing_is_lost",),
     ),
 )  # fmt: skip
 

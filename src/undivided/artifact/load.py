@@ -20,7 +20,7 @@ from undivided.config import Recipe, SearchConfig, build_recipe
 from undivided.config.model import DECODER_ONLY, DRAWING, PAIRED
 from undivided.core import manifest
 from undivided.core.errors import InputError
-from undivided.core.files import read_json, sha256_of
+from undivided.core.files import check_folder_name, read_json, sha256_of
 from undivided.data.shortlist import Shortlist
 from undivided.data.subwords import Tokenizer
 
@@ -135,6 +135,7 @@ def _read_contents(folder: str | Path) -> _Contents:
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: no such model folder")
+    check_folder_name(folder)
     current = manifest.current_folder(folder)
     seal = _seal(current)
     parts = _verify(current)

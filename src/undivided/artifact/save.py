@@ -13,7 +13,7 @@ from undivided.artifact.card import model_card
 from undivided.artifact.contents import Artifact, SingleStackArtifact
 from undivided.config.settings import as_values
 from undivided.core import manifest
-from undivided.core.files import fsync, open_atomic
+from undivided.core.files import encode_text, fsync, open_atomic
 from undivided.core.locks import make_temporary_folder, remove_abandoned
 from undivided.core.manifest import INCOMING
 
@@ -29,7 +29,7 @@ def save_artifact(artifact: Artifact | SingleStackArtifact, folder: Path) -> Non
     with make_temporary_folder(folder / f"{INCOMING}.{os.getpid()}") as building:
         manifest.write(building, _write_parts(artifact, building))
         # Not in the manifest: a person may edit the card, nothing reads it, and all it says is in config.json.
-        (building / "README.md").write_text(model_card(artifact.recipe, artifact.facts), encoding="utf-8")
+        (building / "README.md").write_bytes(encode_text(model_card(artifact.recipe, artifact.facts)))
         for part in building.iterdir():
             fsync(part)
         fsync(building)
@@ -53,7 +53,7 @@ def _write_parts(artifact: Artifact | SingleStackArtifact, folder: Path) -> list
         "recipe": as_values(artifact.recipe),
         "facts": artifact.facts,
     }
-    (folder / "config.json").write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    (folder / "config.json").write_bytes(encode_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n"))
     write_tensors(folder / "model.safetensors", weights(artifact.model))
     parts = ["config.json", "model.safetensors", *([] if tokenizer is None else tokenizer.save(folder))]
     if isinstance(artifact, Artifact) and artifact.shortlist is not None:

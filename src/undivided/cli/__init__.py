@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NoReturn
 
 from undivided import __version__
@@ -21,7 +22,8 @@ from undivided.cli.score import add_score
 from undivided.cli.train import add_average, add_distill, add_train
 from undivided.cli.translate import add_translate
 from undivided.core.console import printable, safe_stdout
-from undivided.core.errors import InputError, UndividedError, describe_error
+from undivided.core.errors import InputError, describe_error
+from undivided.core.process import check_memory_limit, describe_limit, discard_stdout, open_standard_streams
 from undivided.core.signals import end_in_order
 
 
@@ -44,22 +46,40 @@ def _run(arguments: Sequence[str] | None) -> int:
     """Run one command; an error that was foreseen becomes a message and an exit code."""
     # Threads that spin at every barrier make it up to ten times slower where another program shares the cores.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    open_standard_streams()
     try:
-        options = parse_arguments(arguments)
-        options.arguments = list(arguments if arguments is not None else sys.argv[1:])
-        with safe_stdout():
-            return int(options.run(options) or 0)
+        return _call_verb(arguments)
     except BrokenPipeError:
-        # The reader of our output has closed the pipe; Python must not complain about it at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of our output has closed the pipe.
+        discard_stdout()
         return 0
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
-    except (UndividedError, OSError) as error:
-        message, code = describe_error(error) or ("", 1)
+    except Exception as error:
+        described = describe_error(error) or describe_limit(error)
+        if described is None:
+            raise
+        message, code = described
+        discard_stdout()
         if message:
-            print(f"undivided: {printable(message)}", file=sys.stderr)
+            with suppress(OSError):  # stderr may be full too.
+                print(f"undivided: {printable(message)}", file=sys.stderr, flush=True)
         return code
+
+
+def _call_verb(arguments: Sequence[str] | None) -> int:
+    """Run one command; what it prints has left this process afterwards."""
+    try:
+        options = parse_arguments(arguments)
+    except SystemExit:  # `--help` and `--version`
+        sys.stdout.flush()
+        raise
+    options.arguments = list(arguments if arguments is not None else sys.argv[1:])
+    check_memory_limit(getattr(options, "threads", 0))
+    with safe_stdout():
+        code = int(options.run(options) or 0)
+    sys.stdout.flush()
+    return code
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -11,6 +11,7 @@ from undivided.cli.streams import input_text, open_output
 from undivided.config import SearchConfig
 from undivided.config.flags import add_settings
 from undivided.core.errors import InputError
+from undivided.core.process import argument_text
 
 if TYPE_CHECKING:
     from undivided.inference.generate import Generator
@@ -45,7 +46,7 @@ def run_generate(options: argparse.Namespace) -> None:
     from undivided.inference.generate import Generator
 
     generator = Generator(options.model, options.device, options.threads, options.trust)
-    prompts = [text for each in options.prompt for text in (input_text("-") if each == "-" else [each])]
+    prompts = [text for each in options.prompt for text in (input_text("-") if each == "-" else [argument_text(each)])]
     if generator.draws:
         return _draw(generator, prompts, options, search)
     found = generator.text(prompts, **search)

@@ -13,6 +13,7 @@ from undivided.config.flags import add_settings
 from undivided.config.settings import coerce
 from undivided.core.console import Console, Progress, plural
 from undivided.core.errors import InputError
+from undivided.core.process import argument_text
 
 
 def add_look(verbs: Any) -> None:
@@ -57,7 +58,7 @@ def run_look(options: argparse.Namespace) -> None:
     from undivided.look import View, count_what_if_runs, look, output_format, run_what_if, save_look, summarize
 
     kind = output_format(options.output) if options.output else "text"
-    text = next(decode_lines(input_lines("-"), "stdin", console.warn), "") if options.text == "-" else options.text
+    text = next(decode_lines(input_lines("-"), "stdin", console.warn), "") if options.text == "-" else argument_text(options.text)
     translator = Translator(options.model, options.device, options.threads, "torch", trust=options.trust)
     view = View(options.use, options.layer, options.head, options.grid)
     seen = look(translator, text, options.target, **search)

@@ -62,6 +62,14 @@ def sha256_of(path: str | Path) -> str:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
+def check_folder_name(folder: str | Path) -> None:
+    """Refuse a folder for weights whose name is not UTF-8: safetensors opens no such path."""
+    try:
+        os.fsencode(folder).decode("utf-8")
+    except UnicodeError:
+        raise InputError(f"{folder}: the name of a model folder must be UTF-8; rename it or choose another") from None
+
+
 def create_file(path: Path) -> BinaryIO:
     """Open a new file for writing. What had that name is removed first, so that nothing is written through a link."""
     path.unlink(missing_ok=True)
@@ -124,9 +132,14 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_atomic(path: Path, content: bytes | str) -> None:
-    """Write a file at once, with the promises of `open_atomic`; text as UTF-8."""
+    """Write a file at once, with the promises of `open_atomic`; text as `encode_text` says."""
     with open_atomic(path) as stream:
-        stream.write(content.encode("utf-8") if isinstance(content, str) else content)
+        stream.write(encode_text(content) if isinstance(content, str) else content)
+
+
+def encode_text(text: str) -> bytes:
+    """Text as UTF-8. Bytes of a file name that are not UTF-8 are spelled out (`\\udcff`), which JSON reads as the same name."""
+    return text.encode("utf-8", "backslashreplace")
 
 
 @contextmanager

@@ -97,7 +97,7 @@ def lock_run(run: ResolvedRun) -> Iterator[None]:
         if not run.resumes:
             if saved.exists():
                 raise InputError(f"{run.recipe.train.out}: another training has just started there; choose another --out")
-            write_atomic(saved, json.dumps(run.record._asdict(), indent=2, ensure_ascii=False).encode())
+            write_atomic(saved, json.dumps(run.record._asdict(), indent=2, ensure_ascii=False))
         try:
             yield
         except IncompatibleSettings:

@@ -12,7 +12,7 @@ from undivided.config.model import PAIRED, VISION
 from undivided.config.settings import Values, as_values, merge
 from undivided.core.console import Console, plural
 from undivided.core.errors import InputError
-from undivided.core.files import read_json
+from undivided.core.files import check_folder_name, read_json
 from undivided.core.manifest import current_folder
 from undivided.data.corpus import corpus_digests
 from undivided.data.subwords import vocab_size_for
@@ -68,6 +68,7 @@ def resolve_run(values: Values, console: Console) -> ResolvedRun:
 def _check_out(out: str) -> None:
     if not out:
         raise InputError("where should the model go? Name a directory: --out DIR")
+    check_folder_name(out)
     if Path(out).exists() and not Path(out).is_dir():
         raise InputError(f"{out}: is a file; name a folder with --out")
 

@@ -61,7 +61,7 @@ class CTranslate2Engine:
         self.ids = {piece: token for token, piece in enumerate(self.pieces[1])}
         workers = threads or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else threads or os.cpu_count() or 1
         # Workers with one thread each beat one worker whose threads share every operation.
-        self.translator = ctranslate2.Translator(str(home), inter_threads=workers, intra_threads=1, max_queued_batches=-1)
+        self.translator = ctranslate2.Translator(os.fsencode(home), inter_threads=workers, intra_threads=1, max_queued_batches=-1)
 
     @property
     def reference(self) -> TorchEngine:
