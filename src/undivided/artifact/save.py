@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 from pathlib import Path
 
@@ -25,7 +24,7 @@ def save_artifact(artifact: Artifact | SingleStackArtifact, folder: Path) -> Non
     """Write the model folder: aside, to the disk, by one rename to `.incoming`, and from there into place."""
     folder.mkdir(parents=True, exist_ok=True)
     _settle(folder)
-    remove_abandoned(folder, re.escape(INCOMING) + r"\.[0-9]+")
+    remove_abandoned(folder, f"{INCOMING}.[0-9]*")
     with make_temporary_folder(folder / f"{INCOMING}.{os.getpid()}") as building:
         manifest.write(building, _write_parts(artifact, building))
         # Not in the manifest: a person may edit the card, nothing reads it, and all it says is in config.json.

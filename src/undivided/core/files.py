@@ -19,8 +19,8 @@ from undivided.core.locks import make_temporary_folder, remove_abandoned
 MAX_JSON_BYTES = 16 << 20
 """The largest JSON file that is read: a thousand times what we write."""
 
-BUILDING = r".+\.[0-9]+\.building"
-"""The names that `build_folder` gives its folders until they are complete, as a regular expression."""
+BUILDING = "*.[0-9]*.building"
+"""The names that `build_folder` gives its folders until they are complete, as a pattern of the shell."""
 
 
 def read_bounded(path: Path, limit: int) -> bytes:

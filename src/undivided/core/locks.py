@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -60,12 +59,11 @@ def make_temporary_folder(folder: Path) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def remove_abandoned(parent: Path, name: str) -> None:
-    """Remove the temporary folders of killed processes whose names match a regular expression."""
-    for folder in parent.iterdir() if parent.is_dir() else ():
-        if re.fullmatch(name, folder.name):
-            # What is no folder, a link or held by a process stays.
-            with suppress(OSError), try_lock_folder(folder) as locked:
-                # An empty one may be new and not yet locked.
-                if locked and any(folder.iterdir()):
-                    shutil.rmtree(folder)
+def remove_abandoned(parent: Path, pattern: str) -> None:
+    """Remove the temporary folders of killed processes whose names match a pattern of the shell."""
+    for folder in list(parent.glob(pattern)):
+        # What is no folder, a link or held by a process stays.
+        with suppress(OSError), try_lock_folder(folder) as locked:
+            # An empty one may be new and not yet locked.
+            if locked and any(folder.iterdir()):
+                shutil.rmtree(folder)
