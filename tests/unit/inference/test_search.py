@@ -1,6 +1,6 @@
 import torch
 
-from undivided.config import SearchConfig
+from undivided.config import ModelConfig, SearchConfig
 from undivided.core.ids import EOS
 from undivided.inference.search import search
 
@@ -9,6 +9,8 @@ WORD, LENGTH = 5, 6
 
 class Confident:
     """Writes six words and ends, each with probability 0.99; to end is always the second choice."""
+
+    config = ModelConfig()
 
     class State:
         place = 0
