@@ -528,7 +528,7 @@ PAPER = (
 CLI = (
     Mutant(
         "exit-code-interrupt", "Ctrl-C ends with 130", "cli/__init__.py",
-        "return 128 + signal.SIGINT", "return 1", ("unit/cli/test_cli.py::test_interrupt_while_waiting_for_input",),
+        "return 128 + signal.SIGINT", "return 1", ("unit/cli/test_cli.py::test_an_interrupt_of_any_verb_ends_with_130",),
     ),
     Mutant(
         "closed-pipe", "a closed pipe is no failure", "cli/__init__.py",

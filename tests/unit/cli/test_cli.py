@@ -453,3 +453,11 @@ def test_of_a_line_in_pieces_there_is_one_translation_and_that_is_said(run, mode
     ran = run("translate", model, text, "--n-best", "3", *REFERENCE)
     assert [line.split(" ||| ")[0] for line in ran.out.splitlines()] == ["1", "2", "2", "2"]
     assert "line 1: longer than what training saw, translated in 6 pieces, so there is one translation of it" in ran.err
+
+
+def test_an_interrupt_of_any_verb_ends_with_130(run, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("undivided.cli._call_verb", interrupt)
+    assert run("plan", "--preset", "tiny").code == 130
