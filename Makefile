@@ -4,8 +4,8 @@
 # make mutants  faults put into a copy of the package, one at a time: a test must notice each (docs/mutants.md)
 # make sbom   sbom.json: what is installed with it, as CycloneDX
 # make evalb  build EVALB, which the tests compare bracket scores with
-# make prove-damage, prove-relatives, prove-resume, prove-shards, prove-multi30k   long proofs, each with a report under docs/
-# make bench-train, bench-translate, bench-scale, bench-quality, bench-distilled, bench-best, bench-start   speed beside the peers, each with a report under docs/benchmarks/
+# make prove-damage, prove-relatives, prove-resume, prove-shards, prove-multi30k, prove-formats, prove-import   long proofs, each with a report under docs/
+# make bench-train, bench-translate, bench-scale, bench-quality, bench-distilled, bench-best, bench-start, bench-budget   speed beside the peers, each with a report under docs/benchmarks/
 # Each makes its own .venv the first time.
 
 PYTHON ?= python3
@@ -14,8 +14,8 @@ MINUTES ?= 10
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test mutants chromium check format sbom evalb prove-multi30k prove-damage prove-relatives prove-resume prove-shards clean \
-	bench-train bench-translate bench-scale bench-quality bench-distilled bench-best bench-start
+.PHONY: demo test mutants chromium check format sbom evalb prove-multi30k prove-damage prove-relatives prove-resume prove-shards clean prove-formats prove-import \
+	bench-train bench-translate bench-scale bench-quality bench-distilled bench-best bench-start bench-budget
 
 demo: .venv/installed
 	$(BIN)/undivided demo --pair $(PAIR) --minutes $(MINUTES) --out demo
@@ -56,6 +56,12 @@ prove-multi30k: .venv/installed-dev
 prove-damage: .venv/installed-dev
 	$(BIN)/python benchmarks/damage.py
 
+prove-formats: .venv/installed-dev
+	$(BIN)/python benchmarks/formats.py
+
+prove-import: .venv/installed-dev
+	$(BIN)/python benchmarks/imports.py
+
 prove-relatives: .venv/installed-dev
 	$(BIN)/python benchmarks/relatives.py
 
@@ -66,7 +72,7 @@ prove-shards: .venv/installed-dev
 	$(BIN)/python benchmarks/shards.py
 
 # The peers get venvs of their own under .venv-peers/ the first time.
-bench-train bench-translate bench-scale bench-quality bench-distilled bench-best bench-start: bench-%: .venv/installed-dev
+bench-train bench-translate bench-scale bench-quality bench-distilled bench-best bench-start bench-budget: bench-%: .venv/installed-dev
 	$(BIN)/python benchmarks/$*.py $(BENCH)
 
 .venv/python:

@@ -53,7 +53,7 @@ NN = (
     ),
     Mutant(
         "head-join", "heads are concatenated in order before W^O", "nn/attention.py",
-        "attend(query, key, value, mask, self.dropout, self).transpose(1, 2)", "attend(query, key, value, mask, self.dropout, self).flip(1).transpose(1, 2)",
+        "attend_fused(query, key, value, mask, self.dropout, self).transpose(1, 2)", "attend_fused(query, key, value, mask, self.dropout, self).flip(1).transpose(1, 2)",
         (f"{EQ_1}test_multi_head_equals_a_loop_over_heads",),
     ),
     Mutant(
@@ -401,7 +401,7 @@ INFERENCE = (
     ),
     Mutant(
         "length-penalty-used", "hypotheses are ranked by the penalised score", "inference/search.py",
-        "score = log_probability / float(length_penalty(length, self.config.length_penalty))", "score = log_probability",
+        "score = log_probability / self._penalty(length)", "score = log_probability",
         (f"{LAWS}test_n_best_is_sorted_and_scores_are_those_of_its_tokens[transformer]", f"{LAWS}test_beam_search_equals_exhaustive_search[transformer-1.0-0.6]"),
     ),
     Mutant(
@@ -410,7 +410,7 @@ INFERENCE = (
     ),
     Mutant(
         "beam-end-rule", "a search ends early only if nothing better can come", "inference/search.py",
-        "len(finished) >= self.config.beam_size and best", "len(finished) >= 1 and best",
+        "len(finished) >= self.config.beam_size and as_it_stands", "len(finished) >= 1 and as_it_stands",
         ("unit/inference/test_search.py::test_one_hypothesis_that_has_ended_does_not_end_the_search",),
     ),
     Mutant(
@@ -460,7 +460,7 @@ INFERENCE = (
     ),
     Mutant(
         "piece-spaces", "pieces of a long line are joined with their spaces", "inference/translation.py",
-        "text + piece.space for", "text for", (f"{TRANSLATOR}test_a_line_longer_than_usual_is_translated_sentence_by_sentence",),
+        "each + piece.space for", "each for", (f"{TRANSLATOR}test_a_line_longer_than_usual_is_translated_sentence_by_sentence",),
     ),
     Mutant(
         "piece-prefix", "a prefix begins the first piece alone", "inference/translation.py",

@@ -9,12 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from undivided.formats.protection import PATTERN
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "undivided"
 CALLS = {"compile", "search", "match", "fullmatch", "split", "sub", "subn", "findall", "finditer"}
 MADE = {
     ("cli/demo/corpus.py", "TARGETS[target_lang]"): ["[^\\W\\d_]", "[가-힣]"],
     ("paper/parsing/trees.py", "cut"): ["[-=|]", "\\|"],
+    ("formats/protection.py", "'|'.join((f'(?P<{kind}>{pattern})' for kind, pattern in KINDS.items()))"): [PATTERN.pattern],
+    ("formats/protection.py", "'|'.join(map(re.escape, known))"): ["\ue000|\ue001"],
+    ("formats/table.py", "f'[^{re.escape(separator)}\\\\r\\\\n]*'"): ["[^,\\r\\n]*"],
     ("paper/parsing/pcfg.py", "pattern"): ["^[A-Z]", "^[^a-z]+$", "\\d", "[a-z]", "[^\\x00-\\x7f]"],
 }
 """Patterns that are not written where they are used, with what they can be."""
@@ -45,7 +50,7 @@ def patterns() -> list[tuple[str, str]]:
                 continue
             first = node.args[0]
             if isinstance(first, ast.Constant):
-                found.append((where, first.value))
+                found.append((where, first.value if isinstance(first.value, str) else first.value.decode("latin-1")))
             else:
                 known = MADE.get((where, ast.unparse(first)))
                 assert known, f"{where}: {ast.unparse(first)} is made at run time; say in MADE what it can be"

@@ -137,3 +137,19 @@ def test_a_number_of_a_page_that_changes_alone_is_found(tmp_path):
         shutil.copy(FAQ / path.name, path)
     text = english.read_text(encoding="utf-8").replace("1024", "1025", 1)
     assert any("numbers" in each for each in tool.differences(text, korean.read_text(encoding="utf-8")))
+
+
+DISALLOWED = {
+    "학습": ("훈련", "가르치"), "하위 명령": ("서브커맨드", "부명령", "하위명령", "동사"),
+    "구문 트리": ("구문트리", "파스 트리", "파싱 트리"),
+    "퍼플렉서티": ("혼란도", "당혹도", "혼잡도", "복잡도 지표"), "서브워드": ("부분 단어", "하위 단어", "부분어", "서브 워드"),
+    "레이어": ("계층", "은닉층", "인코더 층", "디코더 층"),
+}  # fmt: skip
+"""The word that Korean engineers use, and others for the same thing: one word for each thing."""
+
+
+@pytest.mark.parametrize("path", [ROOT / "README.ko.md", *sorted(FAQ.glob("*.ko.md"))], ids=lambda path: path.name)
+def test_korean_has_one_word_for_each_thing(path):
+    text = path.read_text(encoding="utf-8")
+    found = {other: word for word, others in DISALLOWED.items() for other in others if other in text}
+    assert not found, f"{path}: say the second of each: {found}"

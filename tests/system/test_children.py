@@ -16,6 +16,9 @@ STARTERS = {
     "cli/demo/corpus.py": "from pathlib import Path; from undivided.cli.demo import corpus; "
     "corpus.run = lambda command, folder: __import__('subprocess').run([*command, '--help'], capture_output=True, check=True); "
     "from undivided.core.console import Console; list(corpus.home_assistant('de', Path('.').resolve(), Console(quiet=True)))",
+    "inference/comet.py": "import sys; from undivided.inference import comet\n"
+    "try: comet.comet_score(sys.executable, ['a'], ['b'], ['c'])\n"
+    "except comet.InputError as error: assert 'has no comet' in str(error)",
     "inference/workers/process_pool.py": "",
     "nn/backend/bfloat16.py": "from undivided.nn.backend.bfloat16 import _measure_in_a_process as ask; assert ask() > 0",
     "nn/backend/library.py": "from undivided.nn.backend.library import why_no_kernels; print(why_no_kernels())",

@@ -235,8 +235,8 @@ def test_the_same_recipe_may_be_given_again(runs, recipe):
         ({"model": {"d_model": 48}}, "model.d_model was 32, now 48"),
         ({"tokens": {"vocab_size": 400}}, "tokens.vocab_size was 320, now 400"),
         ({"preset": "big"}, "preset"),
-        ({"data": {"source_lang": "fr"}}, "data.source_lang was 'en', now 'fr'"),
-        ({"data": {"train": [["other.src", "other.tgt"]]}}, "data.train"),
+        ({"data": {"source_lang": "fr"}}, "data.source_lang was en, now fr"),
+        ({"data": {"train": [["other.src", "other.tgt"]]}}, "other.src is missing"),
     ],
 )
 def test_another_training_is_refused(runs, values, said):

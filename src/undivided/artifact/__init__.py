@@ -2,6 +2,7 @@
 
 from undivided.artifact.contents import Artifact, LazyArtifact, SingleStackArtifact
 from undivided.artifact.load import (
+    UNFINISHED,
     command_for,
     load_any,
     load_artifact,
@@ -9,16 +10,20 @@ from undivided.artifact.load import (
     model_kind,
     open_artifact,
     open_single_stack,
+    warn_unfinished,
 )
 from undivided.artifact.save import FORMAT_VERSION, SHORTLIST, save_artifact
+from undivided.artifact.unfinished import find_unfinished
 
 __all__ = [
     "FORMAT_VERSION",
     "SHORTLIST",
+    "UNFINISHED",
     "Artifact",
     "LazyArtifact",
     "SingleStackArtifact",
     "command_for",
+    "find_unfinished",
     "load_any",
     "load_artifact",
     "load_single_stack",
@@ -26,4 +31,5 @@ __all__ = [
     "open_artifact",
     "open_single_stack",
     "save_artifact",
+    "warn_unfinished",
 ]

@@ -74,12 +74,29 @@ def usage(recipe: Recipe, folder: str) -> str:
             return f'echo "…" | undivided translate {folder}'
 
 
+def _made(facts: dict[str, Any]) -> str:
+    """How a model came to be, in a sentence."""
+    origin = facts.get("origin")
+    if not isinstance(origin, dict):
+        return "Trained with undivided."
+    return f"Imported by undivided from `{origin['name']}` ({origin['format']}), licence: {facts.get('license') or 'not named'}."
+
+
+def _origin(facts: dict[str, Any]) -> list[str]:
+    """The files that a model was imported from, and how it was compared with its own runtime."""
+    if not isinstance(facts.get("origin"), dict):
+        return []
+    parity = facts.get("parity", {})
+    lines = ["", "## Origin", *(f"- `{name}` sha256 `{sha256}`" for name, sha256 in facts["origin"]["sha256"].items())]
+    return [*lines, f"- compared with its own runtime: {', '.join(f'{name} {value}' for name, value in parity.items())}"]
+
+
 def model_card(recipe: Recipe, facts: dict[str, Any]) -> str:
     """Markdown: languages, use, scores with signatures, data with digests, cost of training."""
     lines = [
         f"# {title(recipe)}",
         "",
-        "Trained with undivided. This folder is all it needs.",
+        f"{_made(facts)} This folder is all it needs.",
         "",
         "```",
         usage(recipe, "."),
@@ -91,6 +108,7 @@ def model_card(recipe: Recipe, facts: dict[str, Any]) -> str:
     if "parameters" in facts:
         vocabulary = f", vocabulary of {facts['vocabulary']:,} subwords" if facts.get("vocabulary") else ""
         lines.append(f"- {facts['parameters']:,} parameters{vocabulary}")
+    lines += _origin(facts)
     lines += ["", "## Scores"]
     for name, score in facts.get("scores", {}).items():
         lines.append(f"- {name}: **{score['score']:.2f}** `{score['signature']}`")

@@ -16,9 +16,11 @@ from undivided.artifact.card import model_card
 from undivided.artifact.contents import Artifact, LazyArtifact, SingleStackArtifact
 from undivided.artifact.demand import check_demand
 from undivided.artifact.save import FORMAT_VERSION, SHORTLIST
+from undivided.artifact.unfinished import Unfinished, find_unfinished
 from undivided.config import Recipe, SearchConfig, build_recipe
 from undivided.config.model import DECODER_ONLY, DRAWING, PAIRED
 from undivided.core import manifest
+from undivided.core.console import Console, LoggingConsole
 from undivided.core.errors import InputError
 from undivided.core.files import check_folder_name, read_json, sha256_of
 from undivided.data.shortlist import Shortlist
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from undivided.models import Seq2Seq
 
 Model = TypeVar("Model", bound="nn.Module")
+UNFINISHED = "checkpoint_step"
+"""The fact that says which checkpoint serves as the model of a training that has not written one yet."""
 SUBWORDS = {"subwords.model", "source.model", "target.model"}
 
 
@@ -64,6 +68,7 @@ def open_single_stack(
     use_threads(threads)
     chosen = choose_device(device)
     found = load_single_stack(model, chosen)
+    warn_unfinished(model, found.facts, LoggingConsole())
     if not trust:
         vocabulary = 0 if found.tokenizer is None else len(found.tokenizer.source)
         check_demand(model, found.recipe, vocabulary, SearchConfig(beam_size=1, max_extra=1), 1)
@@ -91,7 +96,16 @@ def model_kind(folder: str | Path) -> str:
     """The kind of model that a folder holds."""
     if not Path(folder).is_dir():
         raise InputError(f"{folder}: no such model folder")
-    return _read_config(manifest.current_folder(Path(folder)))[0].model.kind
+    unfinished = find_unfinished(Path(folder))
+    recipe = build_recipe(unfinished.recipe) if unfinished else _read_config(manifest.current_folder(Path(folder)))[0]
+    return recipe.model.kind
+
+
+def warn_unfinished(folder: str | Path | None, facts: dict[str, Any], console: Console) -> None:
+    """Say so where the last checkpoint of a training serves as its model."""
+    if isinstance(facts.get(UNFINISHED), int):
+        step = f"step {facts[UNFINISHED]:,}"
+        console.warn(f"{folder}: this training has not written a model yet; its last checkpoint, {step}, is used")
 
 
 def command_for(kind: str) -> str:
@@ -112,6 +126,8 @@ class _Contents(NamedTuple):
     tokenizer: Tokenizer | None
     facts: dict[str, Any]
     shortlist: Shortlist | None
+    checkpoint: Path | None = None
+    """Where the weights are of a training that has not written a model yet."""
 
     @property
     def sizes(self) -> list[int]:
@@ -120,7 +136,7 @@ class _Contents(NamedTuple):
 
     def unchanged_folder(self) -> Path:
         """Where the model is that was opened; an error if another one has taken its place."""
-        folder = manifest.current_folder(self.folder)
+        folder = self.checkpoint or manifest.current_folder(self.folder)
         if _seal(folder) != self.seal:
             raise InputError(f"{self.folder}: the model changed while it was in use; run the command again")
         return folder
@@ -136,6 +152,8 @@ def _read_contents(folder: str | Path) -> _Contents:
     if not folder.is_dir():
         raise InputError(f"{folder}: no such model folder")
     check_folder_name(folder)
+    if unfinished := find_unfinished(folder):
+        return _read_unfinished(folder, unfinished)
     current = manifest.current_folder(folder)
     seal = _seal(current)
     parts = _verify(current)
@@ -148,6 +166,14 @@ def _read_contents(folder: str | Path) -> _Contents:
         contents = contents._replace(shortlist=read_shortlist(current / SHORTLIST, *contents.sizes))
     contents.unchanged_folder()
     return contents
+
+
+def _read_unfinished(folder: Path, found: Unfinished) -> _Contents:
+    """A stopped training as a model: every sentence by itself, since its lines are measured when a model is written."""
+    recipe = build_recipe(found.recipe)
+    tokenizer = None if recipe.model.kind == "vision" else Tokenizer.load(found.subwords)
+    facts = {UNFINISHED: found.step, "weights": f"checkpoint of step {found.step:,}", "usual_sentences": 1}
+    return _Contents(folder, _seal(found.checkpoint), recipe, tokenizer, facts, None, found.checkpoint)
 
 
 def _lazy_translator(contents: _Contents, device: Callable[[], torch.device | None]) -> LazyArtifact | None:

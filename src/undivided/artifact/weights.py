@@ -63,15 +63,24 @@ def check_weights(config: ModelConfig, make: Callable[[], nn.Module], path: Path
             found: Shapes = {name: tuple(stored.get_slice(name).get_shape()) for name in stored.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise InputError(f"{path}: damaged, it cannot be read as safetensors: {error}") from None
+    _check_config(config, make, found, path.with_name("config.json"), str(path))
+
+
+def check_weights_fit(config: ModelConfig, make: Callable[[], nn.Module], tensors: Mapping[str, Tensor], origin: str) -> None:
+    """The same for weights that were read already."""
+    _check_config(config, make, shapes_of(tensors), origin, origin)
+
+
+def _check_config(config: ModelConfig, make: Callable[[], nn.Module], found: Shapes, place: str | Path, origin: str) -> None:
     layers = sum(value for name, value in dataclasses.asdict(config).items() if name.endswith("layers"))
     if layers > len(found):
-        raise InputError(f"{path}: the config has {layers:,} layers, but there are only {len(found):,} tensors")
+        raise InputError(f"{origin}: the config has {layers:,} layers, but there are only {len(found):,} tensors")
     try:
         with torch.device("meta"), _SkipInitialisation():
             wanted = shapes_of(dict(make().named_parameters()))
     except (RuntimeError, ValueError, TypeError, OverflowError, MemoryError) as error:
-        raise InputError(f"{path.with_name('config.json')}: describes no model that can be built: {error}") from None
-    check_shapes(wanted, found, str(path))
+        raise InputError(f"{place}: describes no model that can be built: {error}") from None
+    check_shapes(wanted, found, origin)
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

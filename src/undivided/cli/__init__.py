@@ -14,6 +14,7 @@ from typing import NoReturn
 from undivided import __version__
 from undivided.cli.classify import add_classify
 from undivided.cli.demo import add_demo
+from undivided.cli.doors import add_export, add_import
 from undivided.cli.generate import add_generate
 from undivided.cli.look import add_look
 from undivided.cli.paper import add_paper
@@ -21,14 +22,52 @@ from undivided.cli.plan import add_plan
 from undivided.cli.score import add_score
 from undivided.cli.train import add_average, add_distill, add_train
 from undivided.cli.translate import add_translate
+from undivided.config.flags import COMMON_HEADING
 from undivided.core.console import printable, safe_stdout
 from undivided.core.errors import InputError, describe_error
 from undivided.core.process import check_memory_limit, describe_limit, discard_stdout, open_standard_streams
 from undivided.core.signals import end_in_order
 
+FIRST = ("positional arguments", COMMON_HEADING)
+"""What help begins with."""
+
+FEW_FLAGS = 12
+"""Usage lists up to so many flags."""
+
+
+def _short_usage(parser: argparse.ArgumentParser) -> str | None:
+    """Usage with the arguments and `[options]` alone, where there are many of these; else argparse's own."""
+    flags = [action for action in parser._actions if action.option_strings]
+    if len(flags) <= FEW_FLAGS:
+        return None
+    forms = {"?": "[{0}]", "*": "[{0} …]", "+": "{0} …"}
+    words = [action for action in parser._actions if not action.option_strings]
+    names = [forms.get(str(word.nargs), "{0}").format(str(word.metavar or word.dest).upper()) for word in words]
+    return " ".join([parser.prog, *names, "[options]"]).replace("%", "%%")
+
 
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line and a hint, with exit code 2."""
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        """Suggest a verb, or another choice, that is similar to an unknown one."""
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            near = difflib.get_close_matches(str(value), list(map(str, action.choices or ())), 1)
+            raise argparse.ArgumentError(action, f"{error.message}{f'; did you mean {near[0]}?' if near else ''}") from None
+
+    def format_usage(self) -> str:
+        """One or two lines, however many flags there are."""
+        self.usage = self.usage or _short_usage(self)
+        return super().format_usage()
+
+    def format_help(self) -> str:
+        """The common settings before all other flags, those before the rest of the settings."""
+        self.usage = self.usage or _short_usage(self)
+        self._action_groups.sort(key=lambda group: group is self._optionals or group.title not in FIRST)
+        self._action_groups.sort(key=lambda group: (group.title or "").startswith("more settings"))
+        return super().format_help()
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{message}\nFor help: {self.prog} --help")
@@ -54,6 +93,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         discard_stdout()
         return 0
     except KeyboardInterrupt:
+        _clear_screen_line(128 + signal.SIGINT)
         return 128 + signal.SIGINT
     except Exception as error:
         described = describe_error(error) or describe_limit(error)
@@ -61,10 +101,18 @@ def _run(arguments: Sequence[str] | None) -> int:
             raise
         message, code = described
         discard_stdout()
+        _clear_screen_line(code)
         if message:
             with suppress(OSError):  # stderr may be full too.
                 print(f"undivided: {printable(message)}", file=sys.stderr, flush=True)
         return code
+
+
+def _clear_screen_line(code: int) -> None:
+    """After Ctrl-C, remove what the terminal has echoed of it, and a status line, so that what follows has a line of its own."""
+    if code == 128 + signal.SIGINT and sys.stderr.isatty():
+        with suppress(OSError):
+            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
 
 
 def _call_verb(arguments: Sequence[str] | None) -> int:
@@ -102,8 +150,8 @@ def make_parser() -> Parser:
     top.add_argument("--version", action="version", version=f"undivided {__version__}")
     verbs = top.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
     for add in (
-        add_train, add_translate, add_score, add_look, add_generate, add_classify, add_plan, add_distill, add_average, add_paper,
-        add_demo,
+        add_train, add_translate, add_score, add_look, add_generate, add_classify, add_plan, add_distill, add_average, add_import,
+        add_export, add_paper, add_demo,
     ):  # fmt: skip
         add(verbs)
     for verb in verbs.choices.values():

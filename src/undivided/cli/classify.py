@@ -21,8 +21,8 @@ def add_classify(verbs: Any) -> None:
         "classify",
         help="the class of each line of text or each image",
         description="For every line of text or every image, print its class, a tab and the probability; an empty line stays empty. "
-        "Images come as an IDX file, such as those of MNIST, or as pictures, such as PNG. The model decides which of the two it "
-        "reads.",
+        "Images come as an IDX file, such as those of MNIST, or as pictures, such as PNG; they are resized to what the model was "
+        "trained on. The model decides which of the two it reads.",
     )
     verb.add_argument("model", help="folder of a vision model, or of an encoder_only model fine-tuned on classes")
     verb.add_argument("file", nargs="*", default=["-"], help="text (default: stdin), an IDX file or pictures")
@@ -58,7 +58,11 @@ def _classify(classifier: Classifier, name: str) -> list[Class]:
         if name == "-":
             raise InputError("stdin: this model classifies images; name an IDX file or pictures")
         try:
-            return classifier.images(read_images(name))
+            images = read_images(name)
+            wanted, given = (f"{c} × {y} × {x}" for c, y, x in (classifier.image_shape, images.shape[1:]))
+            if wanted != given:
+                Console().say(f"{name}: made {wanted} (channels × height × width), as in training; it is {given}")
+            return classifier.images(images)
         except InputError as error:
             raise InputError(str(error) if name in str(error) else f"{where}: {error}") from None
     try:

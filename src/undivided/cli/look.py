@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undivided.cli.options import add_compute, add_quiet, search_options
 from undivided.cli.streams import input_lines, open_output
 from undivided.config import CorpusFiles, SearchConfig
 from undivided.config.flags import add_settings
+from undivided.config.model import SINGLE_STACK
 from undivided.config.settings import coerce
 from undivided.core.console import Console, Progress, plural
 from undivided.core.errors import InputError
 from undivided.core.process import argument_text
+
+if TYPE_CHECKING:
+    from undivided.inference.search_settings import SearchChanges
+    from undivided.inference.translator import Translator
+    from undivided.look import Look
 
 
 def add_look(verbs: Any) -> None:
@@ -28,6 +34,13 @@ def add_look(verbs: Any) -> None:
     verb.add_argument("text", nargs="?", help="the sentence to translate; - reads one line of stdin")
     verb.add_argument("--target", metavar="TEXT", help="use this translation instead of the model's own")
     verb.add_argument("-o", "--output", metavar="OUT", help="a file that ends in .html, .json, .png, .svg or .pdf")
+    verb.add_argument(
+        "--piece",
+        type=int,
+        default=1,
+        metavar="N",
+        help="of a line that is translated in pieces, the one that OUT shows (default: 1)",
+    )
     verb.add_argument("--fast", action="store_true", help="skip the what-if part: heads turned off, other words")
     picture = verb.add_argument_group("pictures")
     picture.add_argument("--use", choices=("encoder", "decoder", "cross"), default="cross", help="which attention (default: cross)")
@@ -55,13 +68,15 @@ def run_look(options: argparse.Namespace) -> None:
         return run_look_corpus(options, console)
     from undivided.data.text_files import decode_lines
     from undivided.inference.translator import Translator
-    from undivided.look import View, count_what_if_runs, look, output_format, run_what_if, save_look, summarize
+    from undivided.look import View, count_what_if_runs, output_format, run_what_if, save_look, summarize
 
     kind = output_format(options.output) if options.output else "text"
     text = next(decode_lines(input_lines("-"), "stdin", console.warn), "") if options.text == "-" else argument_text(options.text)
-    translator = Translator(options.model, options.device, options.threads, "torch", trust=options.trust)
+    _check_kind(options.model)
+    translator = Translator(options.model, options.device, options.threads, "torch", console, options.trust)
     view = View(options.use, options.layer, options.head, options.grid)
-    seen = look(translator, text, options.target, **search)
+    looks = _look(translator, text, options, search, console)
+    seen = looks[0] if len(looks) == 1 else looks[options.piece - 1]
     if kind in ("png", "svg", "pdf") or view != View():
         view.check(seen)
     if kind in ("html", "json") and not options.fast:
@@ -70,12 +85,39 @@ def run_look(options: argparse.Namespace) -> None:
         console.clear()
     if not options.output:
         with open_output("-") as out:
-            out.write(f"{summarize(seen)}\n")
+            out.write("\n".join(f"{summarize(each)}\n" for each in looks))
         return None
     missing = save_look(seen, options.output, view)
     if missing:
         console.warn(f"no font on this machine has {' '.join(missing)}; the picture shows boxes instead")
     return console.say(f"wrote {options.output}")
+
+
+def _check_kind(model: str) -> None:
+    """Say what does, where `look` does not."""
+    from undivided.artifact import command_for, model_kind
+
+    kind = model_kind(model)
+    if kind in SINGLE_STACK:
+        raise InputError(
+            f"{model}: a {kind} model, and look follows translators alone. Use it with: undivided {command_for(kind)}; in Python, "
+            "undivided.nn.attention.attention_hook records its attention (docs/relatives.md)"
+        )
+
+
+def _look(translator: Translator, text: str, options: argparse.Namespace, search: SearchChanges, console: Console) -> list[Look]:
+    """One look, or one for each piece that `translate` would translate by itself."""
+    from undivided.look import look, look_pieces
+
+    if options.target is not None or not text.strip():
+        return [look(translator, text, options.target, **search)]
+    count = len(translator.split(text, **search))
+    if not 1 <= options.piece <= count:
+        raise InputError(f"--piece {options.piece}: this line is translated in {plural(count, 'piece')}")
+    if count > 1:
+        shown = f"; piece {options.piece} is shown (--piece N for another)" if options.output else ""
+        console.say(f"this line is translated in {count} pieces{shown}")
+    return look_pieces(translator, text, **search)
 
 
 def run_look_corpus(options: argparse.Namespace, console: Console) -> None:

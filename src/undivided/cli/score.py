@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from undivided.cli.options import add_compute, add_quiet, search_options
+from undivided.cli.running import describe_search
 from undivided.cli.streams import keep_apart
-from undivided.cli.translate import describe_search
 from undivided.config import SearchConfig
 from undivided.config.flags import add_settings
 from undivided.config.model import SINGLE_STACK
@@ -21,7 +21,8 @@ from undivided.core.files import write_atomic
 from undivided.data.text_files import read_lines
 
 if TYPE_CHECKING:
-    from undivided.inference.score import Score
+    from undivided.inference.score import Comparison, Score
+    from undivided.inference.search_settings import SearchChanges
 
 
 def add_score(verbs: Any) -> None:
@@ -37,6 +38,19 @@ def add_score(verbs: Any) -> None:
     verb.add_argument("reference", nargs="*", help="one or more files of reference translations, or a file of labels")
     verb.add_argument("--model", help="translate FILE with this model folder first")
     verb.add_argument("--moses", metavar="LANG", help="also print the lowercased, Moses-tokenised BLEU of older papers")
+    verb.add_argument(
+        "--versus",
+        metavar="OTHER",
+        help="compare with a second system, a file of translations or with --model also a model folder: paired bootstrap says "
+        "whether the difference is real",
+    )
+    verb.add_argument(
+        "--comet-python",
+        metavar="PATH",
+        help="also COMET, by the Python of an environment of its own: python3 -m venv comet-env && comet-env/bin/pip install "
+        "unbabel-comet, then --comet-python comet-env/bin/python",
+    )
+    verb.add_argument("--source", metavar="FILE", help="for COMET without --model: the source text")
     verb.add_argument("--json", action="store_true", help="print JSON, one object a line")
     verb.add_argument("-o", "--output", metavar="OUT", help="with --model: also write the translations to this file")
     add_settings(verb, SearchConfig, default="the model's own")
@@ -50,7 +64,7 @@ def run_score(options: argparse.Namespace) -> None:
     search = search_options(options)
     keep_apart(options.output, options.file, *options.reference)
     from undivided.artifact import model_kind
-    from undivided.inference.score import Score, moses_bleu, perplexity, score, score_single_stack
+    from undivided.inference.score import Score, compare, moses_bleu, perplexity, score, score_single_stack
 
     if options.model and model_kind(options.model) in SINGLE_STACK:
         _print_scores(
@@ -68,7 +82,8 @@ def run_score(options: argparse.Namespace) -> None:
                 f"{options.file} has {plural(len(lines), 'line')}, but {path} has {len(reference):,}; they must match line by line"
             )
     extra: list[Score] = []
-    lang = ""
+    lang, sources = "", read_lines(options.source) if options.source else []
+    _check_comparison(options, len(lines), sources)
     if options.model:
         from undivided.inference.translator import Translator
 
@@ -85,9 +100,36 @@ def run_score(options: argparse.Namespace) -> None:
     results = score(lines, *references, target_lang=lang)
     if options.moses:
         results.append(moses_bleu(lines, references[0], options.moses))
-    _print_scores(results + extra, options.json)
+    if options.comet_python:
+        from undivided.inference.comet import comet_score
+
+        extra.append(comet_score(options.comet_python, sources, lines, references[0]))
+    compared = compare(lines, _second_system(options, sources, search), *references, target_lang=lang) if options.versus else []
+    _print_scores([*results, *extra, *compared], options.json)
 
 
-def _print_scores(figures: Sequence[Score], as_json: bool) -> None:
+def _check_comparison(options: argparse.Namespace, count: int, sources: Sequence[str]) -> None:
+    """Refuse what cannot be compared before anything is translated."""
+    if options.comet_python and not options.model and len(sources) != count:
+        raise InputError(f"--comet-python: COMET needs the source text too: --source FILE, with {plural(count, 'line')}")
+    if options.versus and Path(options.versus).is_dir() and not options.model:
+        raise InputError(f"{options.versus}: is a folder; a model is compared with another model: add --model")
+
+
+def _second_system(options: argparse.Namespace, sources: Sequence[str], search: SearchChanges) -> list[str]:
+    """The translations of the system that is compared with."""
+    if not Path(options.versus).is_dir():
+        return read_lines(options.versus)
+    from undivided.inference.translator import Translator
+
+    console = Console(options.quiet)
+    other = Translator(options.versus, options.device, options.threads, options.engine, console, options.trust)
+    progress = Progress(console, f"lines translated by {options.versus}", len(sources))
+    lines = [result.text for result in other.stream(sources, advance=progress.advance, **search)]
+    console.clear()
+    return lines
+
+
+def _print_scores(figures: Sequence[Score | Comparison], as_json: bool) -> None:
     for figure in figures:
         print(json.dumps(dataclasses.asdict(figure)) if as_json else figure)

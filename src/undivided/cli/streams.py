@@ -11,6 +11,7 @@ from typing import TextIO
 
 from undivided.core.errors import InputError
 from undivided.core.files import open_atomic
+from undivided.data.text_files import is_compressed
 
 
 def keep_apart(output: str | None, *inputs: str | None) -> None:
@@ -42,22 +43,22 @@ def open_output(name: str) -> Iterator[TextIO]:
 def count_lines(name: str) -> int | None:
     """The number of lines of an uncompressed file, for the progress bar; else None."""
     path = Path(name)
-    if name == "-" or path.suffix in (".gz", ".xz", ".zst") or not path.is_file():
+    if name == "-" or is_compressed(name) or not path.is_file():
         return None
     with path.open("rb") as stream:
         return sum(block.count(b"\n") for block in iter(lambda: stream.read(1 << 20), b""))
 
 
-def input_lines(name: str) -> Iterator[bytes]:
-    """The lines of a file or of stdin, as bytes."""
-    from undivided.data.text_files import raw_lines, split_lines, strip_bom
+def input_lines(name: str, encoding: str = "") -> Iterator[bytes]:
+    """The lines of a file or of stdin, as UTF-8."""
+    from undivided.data.text_files import raw_lines, utf8_lines
 
     if name != "-":
-        yield from raw_lines(name)
+        yield from raw_lines(name, encoding)
         return
     # Not through `sys.stdin`: Python aborts at exit if a thread still waits there.
     with open(0, "rb", closefd=False) as stream:
-        yield from strip_bom(split_lines(stream))
+        yield from utf8_lines(stream, encoding)
 
 
 def input_text(name: str) -> Iterator[str]:

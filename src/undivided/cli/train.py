@@ -97,7 +97,7 @@ def add_average(verbs: Any) -> None:
         description="Write a model whose weights are the mean of the last checkpoints of a training run.",
     )
     verb.add_argument("model", help="the folder of a training run")
-    verb.add_argument("--last", type=int, default=5, metavar="N", help="how many checkpoints (default: 5)")
+    verb.add_argument("--last", type=int, metavar="N", help="how many checkpoints (default: 5, or as many as there are)")
     verb.add_argument("-o", "--output", required=True, metavar="DIR", help="where the averaged model goes")
     verb.set_defaults(run=run_average)
 

@@ -3,37 +3,51 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from undivided.cli.documents import add_document_options, document_format, run_document
 from undivided.cli.options import add_compute, add_quiet, search_options
+from undivided.cli.running import Stop, describe_search
 from undivided.cli.streams import count_lines, input_lines, keep_apart, open_output
 from undivided.config import SearchConfig
 from undivided.config.flags import add_settings
 from undivided.core.console import Console, LimitedWarnings, Progress
 from undivided.core.errors import InputError
+from undivided.core.process import argument_text
 from undivided.core.signals import Stopped, stop_in_time
-from undivided.data.text_files import read_lines
+from undivided.data.encodings import check_encoding
+from undivided.data.text_files import COMPRESSED, read_lines
 
 if TYPE_CHECKING:
     from undivided.inference.search_settings import SearchChanges
-    from undivided.inference.translator import Translator
 
 
 def add_translate(verbs: Any) -> None:
     """`undivided translate`."""
     verb = verbs.add_parser(
         "translate",
-        help="translate text, one line out for every line in",
-        description="Translate a file or stdin line by line, in order. An empty line stays empty.",
+        help="translate text, one line out for every line in, or a whole document",
+        description="Translate a file or stdin: text line by line, in order, an empty line stays empty; or a document (PO, XLIFF, "
+        "HTML, DOCX, …, see docs/files.md), known by its name: what is untranslated is filled, everything else stays as it is.",
     )
     verb.add_argument("model", help="a model folder")
     verb.add_argument(
-        "file", nargs="?", default="-", help="text to translate; may be compressed as .gz, .xz or .zst (default: stdin)"
+        "file",
+        nargs="?",
+        default="-",
+        help=f"file to translate, may be compressed ({' '.join(COMPRESSED)}); or, where there is no such file, the text itself "
+        "(default: stdin)",
     )
     verb.add_argument("-o", "--output", default="-", metavar="OUT", help="file for the translations (default: stdout)")
-    verb.add_argument("--scores", action="store_true", help="write the score and a tab before each translation")
+    verb.add_argument(
+        "--scores", action="store_true", help="write each translation as NUMBER SCORE TEXT, with tabs, as --n-best does"
+    )
+    verb.add_argument(
+        "--encoding", default="", metavar="NAME", help="encoding of FILE, such as cp1252 (default: UTF-8, or UTF-16 if it says so)"
+    )
     verb.add_argument(
         "--prefix", metavar="FILE", help="for each input line, a line of target text that its translation must start with"
     )
@@ -48,6 +62,15 @@ def add_translate(verbs: Any) -> None:
         metavar="ADDRESS",
         help="split FILE among --workers of a Ray cluster; `local` starts one here (extra: ray)",
     )
+    verb.add_argument(
+        "--report",
+        metavar="FILE",
+        help="write an account of every segment to a .jsonl, .csv or .html file: source, translation, score, verdict and reason",
+    )
+    verb.add_argument(
+        "--strict", action="store_true", help="exit with code 3 if any translation is not sound (other verdicts than ok, copied, …)"
+    )
+    add_document_options(verb)
     add_settings(verb, SearchConfig, default="the model's own")
     add_compute(verb, "auto")
     add_quiet(verb)
@@ -58,14 +81,20 @@ def run_translate(options: argparse.Namespace) -> None:
     """Translate lines, in this process or by several workers."""
     search = search_options(options)
     console = Console(options.quiet)
-    if options.file != "-" and not Path(options.file).exists():
-        raise InputError(f"{options.file}: no such file")
+    text = _given_text(options, console)
     keep_apart(options.output, options.file, options.prefix)
+    check_encoding(options.encoding)
+    if not text and (format := document_format(options)):
+        run_document(options, search, console, format)
+        return
     if options.workers is not None or options.ray is not None:
+        if options.report or options.strict:
+            raise InputError("--report and --strict need all lines in one process; leave out --workers and --ray")
         _translate_by_workers(options, search, console)
         return
     from undivided.data.text_files import decode_lines
     from undivided.inference.lines import describe_problems, format_line
+    from undivided.inference.report import open_account
     from undivided.inference.translator import Translator
 
     translator = Translator(options.model, options.device, options.threads, options.engine, console, options.trust)
@@ -74,51 +103,44 @@ def run_translate(options: argparse.Namespace) -> None:
         console.warn(f"--shortlist: {who} has none, so all target subwords are considered")
     prefixes = read_lines(options.prefix) if options.prefix else None
     console.say(describe_search(translator, search))
-    progress = Progress(console, "translated lines", count_lines(options.file))
+    on_screen = options.output == "-" and sys.stdout.isatty()
+    # A status line would be written into the translations: they come from another thread.
+    silent = Console(quiet=True) if on_screen else console
+    progress = Progress(silent, "translated lines", None if text else count_lines(options.file))
     warnings = LimitedWarnings(console)
     refused = "" if options.output == "-" else f"stopped; {options.output} is not written, because it would be incomplete"
-    stop = _Stop(translator.engine.is_parallel, refused)
-    with stop_in_time(stop.ask), open_output(options.output) as out:
-        lines = decode_lines(input_lines(options.file), options.file if options.file != "-" else "stdin", warnings.add)
+    stop = Stop(translator.engine.is_parallel, refused)
+    with stop_in_time(stop.ask), open_account(options.report) as account, open_output(options.output) as out:
+        name = "stdin" if options.file == "-" else options.file
+        lines = text or decode_lines(input_lines(options.file, options.encoding), name, warnings.add)
         results = translator.stream(lines, prefixes, progress.advance, is_stopped=stop.is_asked, **search)
         with closing(results):
             for number, result in enumerate(results, 1):
-                for remark in describe_problems(number, result, search.get("n_best", 1)):
+                verdict = translator.judge(result)
+                account.add(number, result.source, result.text, verdict, result)
+                for remark in describe_problems(number, result, verdict):
                     warnings.add(remark)
-                text = format_line(number, result, options.scores, search.get("n_best", 1))
-                if out.isatty():
-                    console.clear()
-                out.write(text)
+                line = format_line(number, result, options.scores, search.get("n_best", 1))
+                out.write(line)
                 out.flush()
         if stop.is_asked():
             console.clear()
             raise Stopped(stop.number, refused)
     warnings.close()
     console.clear()
+    account.close(console, options.strict, bool(options.report))
 
 
-class _Stop:
-    """What a stop signal does: a parallel engine finishes what is nearly done; any other is interrupted where it is."""
-
-    def __init__(self, is_parallel: bool, message: str) -> None:
-        self.is_parallel, self.message, self.number = is_parallel, message, 0
-
-    def ask(self, number: int) -> None:
-        """Stop because of this signal."""
-        self.number = number
-        if not self.is_parallel:
-            raise Stopped(number, self.message)
-
-    def is_asked(self) -> bool:
-        """Whether a signal has come."""
-        return self.number != 0
-
-
-def describe_search(translator: Translator, search: SearchChanges) -> str:
-    """The engine and the search, in words."""
-    config = translator.search_config(**search)
-    how = "sampling" if config.sample else f"beam {config.beam_size}, length penalty {config.length_penalty:g}"
-    return f"engine {translator.engine.name}, {how}"
+def _given_text(options: argparse.Namespace, console: Console) -> list[str]:
+    """The lines of a text that was given in place of a file; none where there is a file. What looks like a file name is one."""
+    if options.file == "-" or Path(options.file).exists():
+        return []
+    text = argument_text(options.file)
+    is_name = text.startswith(("/", "./", "../", "~")) or (len(text.split()) == 1 and ("/" in text or "." in text.rstrip(".")))
+    if is_name or options.prefix or options.workers is not None or options.ray is not None:
+        raise InputError(f"{options.file}: no such file; a text is given in quotes, or piped: echo … | undivided translate MODEL")
+    console.say("no file has this name, so it is translated as text")
+    return text.split("\n")
 
 
 def _translate_by_workers(options: argparse.Namespace, search: SearchChanges, console: Console) -> None:
@@ -127,10 +149,15 @@ def _translate_by_workers(options: argparse.Namespace, search: SearchChanges, co
     from undivided.inference.workers.coordinator import translate_file
 
     engine = options.engine
+    if options.encoding:
+        raise InputError("--workers reads UTF-8, so that each worker can find its own part; convert FILE, or leave --workers out")
     if engine == "auto":
         # Chosen once, here: all workers must use the same engine.
-        found = Translator(options.model, options.device, options.threads, "auto", console, options.trust).engine.name
-        engine = found if found.startswith("torch") else "ctranslate2"
+        translator = Translator(options.model, options.device, options.threads, "auto", console, options.trust)
+        engine = translator.engine.name if translator.engine.name.startswith("torch") else "ctranslate2"
+        console.say(f"{describe_search(translator, search)}, in every worker")
+    else:
+        console.say(f"engine {engine}, in every worker")
     translate_file(
         options.model,
         options.file,

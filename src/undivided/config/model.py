@@ -72,8 +72,9 @@ class ModelConfig:
         of=ATTENTIVE + CONVOLUTIONAL,
     )
     max_positions: int = setting(1024, "number of learned positions", at_least=1, of=ATTENTIVE + CONVOLUTIONAL)
-    scale_embeddings: bool = setting(
-        True, "multiply embeddings by √d_model, as in the paper; GPT-2 and BERT do not", of=SINGLE_STACK
+    scale_embeddings: bool = setting(True, "multiply embeddings by √d_model, as in the paper; GPT-2 and BERT do not", of=ATTENTIVE)
+    output_bias: bool = setting(
+        False, "a bias on the logits of each token (Marian's models have one; the paper's has none)", of=PAIRED
     )
     norm_epsilon: float = setting(1e-5, "ε that LayerNorm adds to the variance", at_least=0.0, of=SINGLE_STACK)
     cell: Literal["rnn", "lstm", "gru"] = setting("lstm", "recurrent cell: rnn (plain tanh), lstm or gru", of=RECURRENT)

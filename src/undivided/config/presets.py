@@ -42,10 +42,15 @@ def preset_for(pairs: int) -> str:
 
 def preset_values(preset: str, values: Mapping[str, Any]) -> Values:
     """The settings of a preset, without those that the kind of model in `values` does not have."""
+    return keep_applicable(PRESETS.get(preset, {}), values)
+
+
+def keep_applicable(settings: Mapping[str, Any], values: Mapping[str, Any]) -> Values:
+    """Settings without those that the kind of model in `values` does not have."""
     model = values.get("model")
     kind = model.get("kind", "transformer") if isinstance(model, Mapping) else "transformer"
     foreign = {item.name for item in fields(ModelConfig) if not applies(item.metadata["of"], kind)}
-    chosen = dict(PRESETS.get(preset, {}))
+    chosen = dict(settings)
     if "model" in chosen:
         chosen["model"] = {key: value for key, value in chosen["model"].items() if key not in foreign}
     return chosen

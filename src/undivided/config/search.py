@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from undivided.config.settings import setting
 
@@ -24,6 +25,9 @@ class SearchConfig:
     length_penalty: float = setting(
         0.6, "length penalty α: larger favours longer outputs", flags=("--length-penalty", "--lenpen"), at_least=0.0, below=50.0
     )
+    length_norm: Literal["wu", "length"] = setting(
+        "wu", "what divides log-probabilities: wu, ((5 + length) / 6)^α as in the paper, or length, length^α as Marian does"
+    )
     max_extra: int = setting(
         50, "an output has at most this many tokens more than its input", flags=("--max-extra",), at_least=1, below=100_001
     )
@@ -35,8 +39,17 @@ class SearchConfig:
     )
     sentences: bool = setting(
         True,
-        "translate a line sentence by sentence if it is longer than 95 % of the training lines",
+        "translate a line sentence by sentence if it has more sentences than the lines that the model was trained on, or is longer "
+        "than 95 % of them; a translation that is much too short is tried again in pieces",
         flags=("--sentences",),
+    )
+    no_repeat_ngram: int = setting(
+        0,
+        "no sequence of this many tokens occurs twice in an output; 0 = any may. An output that repeats itself is always decoded "
+        "again with 4",
+        flags=("--no-repeat-ngram",),
+        at_least=0,
+        below=1001,
     )
     n_best: int = setting(1, "outputs for each line", flags=("--n-best",), at_least=1, below=1001)
     sample: bool = setting(False, "sample outputs at random instead of beam search", flags=("--sample",))

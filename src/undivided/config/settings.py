@@ -28,9 +28,14 @@ def setting(
     below: float | None = None,
     at_most: float | None = None,
     of: tuple[str, ...] = (),
+    decided: str = "",
 ) -> T:
-    """A config field with its help text, extra flags, allowed range, and the kinds of model that have it (all if empty)."""
+    """A config field with its help text, extra flags, allowed range, and the kinds of model that have it (all if empty).
+
+    `decided` is what decides the value where nobody sets it, if that is not the default or the preset: help says so.
+    """
     metadata = {"help": help, "flags": flags, "at_least": at_least, "below": below, "at_most": at_most, "of": of}
+    metadata |= {"decided": decided}
     if isinstance(default, list):
         return field(default_factory=lambda: list(default), metadata=metadata)  # type: ignore[return-value]
     return field(default=default, metadata=metadata)
@@ -115,6 +120,19 @@ def quote(value: Any) -> str:
     """A value as messages quote it, cut if it is long."""
     text = repr(value)
     return text if len(text) <= 200 else f"{text[:200]}…"
+
+
+def in_words(value: Any) -> str:
+    """A value as a person would write it in a recipe or behind a flag, not as Python does."""
+    if value is None or value in ("", []):
+        return "not set"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {in_words(each)}" for key, each in value.items() if each not in ("", None))
+    if isinstance(value, list | tuple):
+        return "; ".join(map(in_words, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def suggest(word: str, known: Any) -> str:

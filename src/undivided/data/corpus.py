@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import NamedTuple
@@ -11,6 +11,7 @@ from undivided.config import CorpusFiles, DataConfig
 from undivided.core.console import plural
 from undivided.core.errors import InputError
 from undivided.core.files import sha256_of
+from undivided.data.encodings import advise
 from undivided.data.text_files import MAX_LINE_BYTES, raw_lines
 
 
@@ -30,6 +31,8 @@ FAULTS = {
     "too_long": "longer than data.max_chars",  # or than MAX_LINE_BYTES
     "equal": "source equal to target",
 }
+MAY_DROP = 10
+"""Bad lines that nobody is asked about, however small the corpus is."""
 HARMLESS = {"equal"}
 """Faults that are only reported: names and numbers may be equal on both sides."""
 
@@ -42,6 +45,8 @@ class CorpusReport:
     lines: int = 0
     counts: dict[str, int] = field(default_factory=dict)
     first: dict[str, list[int]] = field(default_factory=dict)
+    target_bytes: int = 0
+    """Of the target sides that are kept, in UTF-8: how much there is to predict."""
 
     def add(self, fault: str, line: int) -> None:
         """Count one bad line."""
@@ -69,18 +74,18 @@ class CorpusReport:
         return "\n".join(rows)
 
 
-def raw_pairs(files: CorpusFiles) -> Iterator[tuple[bytes, bytes | None]]:
+def raw_pairs(files: CorpusFiles, encoding: str = "") -> Iterator[tuple[bytes, bytes | None]]:
     """The raw lines of both sides; a target of None marks a TSV line without exactly two columns."""
     if not files.target:
-        for line in raw_lines(files.source):
+        for line in raw_lines(files.source, encoding):
             columns = line.split(b"\t") if len(line) <= MAX_LINE_BYTES else [line, b""]
             yield (columns[0], columns[1]) if len(columns) == 2 else (line, None)
         return
     lines = 0
-    for source, target in zip_longest(raw_lines(files.source), raw_lines(files.target)):
+    for source, target in zip_longest(raw_lines(files.source, encoding), raw_lines(files.target, encoding)):
         if source is None or target is None:
             longer, shorter = (files.target, files.source) if source is None else (files.source, files.target)
-            total = sum(1 for _ in raw_lines(longer))
+            total = sum(1 for _ in raw_lines(longer, encoding))
             raise InputError(
                 f"{shorter} ends after {plural(lines, 'line')}, but {longer} has {total:,}: "
                 "line n of one file must translate line n of the other; find where they diverge and fix it"
@@ -89,17 +94,18 @@ def raw_pairs(files: CorpusFiles) -> Iterator[tuple[bytes, bytes | None]]:
         yield source, target
 
 
-def read_pairs(files: CorpusFiles, config: DataConfig, report: CorpusReport) -> Iterator[Pair]:
-    """The good pairs of a corpus; every fault is added to the report."""
-    for number, (raw_source, raw_target) in enumerate(raw_pairs(files), 1):
+def read_pairs(files: CorpusFiles, config: DataConfig, report: CorpusReport, without: Set[int] = frozenset()) -> Iterator[Pair]:
+    """The good pairs of a corpus, without those of some lines; every fault is added to the report."""
+    for number, (raw_source, raw_target) in enumerate(raw_pairs(files, config.encoding), 1):
         fault, pair = _check_line(number, raw_source, raw_target, config.max_chars)
-        if _is_usable(number, fault, config, report):
+        if _is_usable(number, fault, config, report) and number not in without:
+            report.target_bytes += len(raw_target or b"")
             yield pair
 
 
 def read_texts(files: CorpusFiles, config: DataConfig, report: CorpusReport) -> Iterator[str]:
     """The good lines of a file without targets or labels; every fault is added to the report."""
-    for number, raw in enumerate(raw_lines(files.source), 1):
+    for number, raw in enumerate(raw_lines(files.source, config.encoding), 1):
         fault, pair = _check_line(number, raw, b"-", config.max_chars)
         fault = "" if fault == "equal" else fault
         if _is_usable(number, fault, config, report):
@@ -150,9 +156,22 @@ def check_corpora(corpora: Iterable[CorpusFiles], config: DataConfig) -> list[Co
         if not report.lines:
             raise InputError(f"{report.name}: the file is empty")
         if not report.kept:
-            raise InputError(f"no line can be used.\n{report.summary()}")
+            raise InputError(f"no line can be used.\n{report.summary()}{_advice(files, report, config)}")
+        if report.dropped > max(MAY_DROP, config.max_bad * report.lines):
+            raise InputError(
+                f"{report.dropped / report.lines:.0%} of the lines of a corpus cannot be used; is that right?\n{report.summary()}"
+                f"{_advice(files, report, config)}\nTo train without them: --data.max_bad 1"
+            )
         reports.append(report)
     return reports
+
+
+def _advice(files: CorpusFiles, report: CorpusReport, config: DataConfig) -> str:
+    """What to do where lines are in another encoding than UTF-8."""
+    if config.encoding or not report.counts.keys() & {"not_utf8", "nul"}:
+        return ""
+    found = advise([path for path in (files.source, files.target) if path])
+    return f"\n{found}" if found else ""
 
 
 def corpus_digests(corpora: Iterable[CorpusFiles]) -> dict[str, str]:

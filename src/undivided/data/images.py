@@ -78,6 +78,34 @@ def _read_image_file(path: str | Path) -> np.ndarray:
     return values[None, None] if grey else values.transpose(2, 0, 1)[None]
 
 
+GREY = (0.299, 0.587, 0.114)
+"""Shares of red, green and blue in what looks equally bright (ITU-R BT.601)."""
+
+
+def fit_images(images: np.ndarray, channels: int, height: int, width: int) -> np.ndarray:
+    """Images `N C Y X` with so many channels and pixels: colours become grey or grey becomes colours, then the size changes."""
+    if images.shape[1] == 3 and channels == 1:
+        images = np.tensordot(images, np.array(GREY), axes=(1, 0)).round().astype(np.uint8)[:, None]
+    elif images.shape[1] == 1 and channels == 3:
+        images = images.repeat(3, axis=1)
+    if images.shape[1] != channels:
+        raise InputError(f"images with {plural(images.shape[1], 'channel')}, but this model was trained on {channels}")
+    return np.ascontiguousarray(_resize(_resize(images, height, 2), width, 3))
+
+
+def _resize(images: np.ndarray, size: int, axis: int) -> np.ndarray:
+    """Change one side: each new pixel is the mean of the old ones that it covers, weighted by how much of them."""
+    before = images.shape[axis]
+    if before == size:
+        return images
+    edges = np.linspace(0, before, size + 1)
+    starts, ends = edges[:-1, None], edges[1:, None]
+    places = np.arange(before)[None]
+    shares = np.clip(np.minimum(ends, places + 1) - np.maximum(starts, places), 0, None) * (size / before)
+    resized = np.moveaxis(np.tensordot(images, shares, axes=(axis, 1)), -1, axis)
+    return resized.round().clip(0, 255).astype(np.uint8)
+
+
 def read_labels(path: str | Path, classes: Sequence[str]) -> list[str]:
     """The class name of each image: lines of a text file, or numbers of an IDX file that index `classes`."""
     if not is_idx(path):

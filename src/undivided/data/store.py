@@ -19,6 +19,7 @@ from undivided.core.errors import InputError
 from undivided.core.files import build_folder, read_json
 from undivided.core.random import mix_bits, random_bits
 from undivided.data.corpus import CorpusReport, corpus_digests, corpus_name, read_pairs
+from undivided.data.holdout import Lines
 from undivided.data.subwords import Tokenizer
 
 STORE_VERSION = 1
@@ -120,7 +121,11 @@ class SampledStore:
 
 
 def store_key(
-    corpora: Sequence[CorpusFiles], tokenizer: Tokenizer, config: DataConfig, digests: Mapping[str, str] | None = None
+    corpora: Sequence[CorpusFiles],
+    tokenizer: Tokenizer,
+    config: DataConfig,
+    digests: Mapping[str, str] | None = None,
+    held_out: Lines = (),
 ) -> str:
     """A name that changes with anything that would change the ids; `digests` are those of the files, where they are known."""
     digests = corpus_digests(corpora) if digests is None else digests
@@ -131,6 +136,10 @@ def store_key(
         "models": [hashlib.sha256(side.model).hexdigest() for side in (tokenizer.source, tokenizer.target)],
         "limits": [config.max_chars, config.max_length, config.on_bad_line],
     }
+    if any(held_out):
+        facts["held_out"] = [sorted(lines) for lines in held_out]
+    if config.encoding:  # Stores of UTF-8 keep the names that they always had.
+        facts["encoding"] = config.encoding
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -142,9 +151,10 @@ def open_store(
     advance: Callable[[int], None] = lambda count: None,
     digests: Mapping[str, str] | None = None,
     warn: Callable[[str], None] = lambda text: None,
+    held_out: Lines = (),
 ) -> Store:
     """The token store of some corpora: read if it is there, complete and undamaged, else built; `warn` is told of damage."""
-    folder = parent / f"store-{store_key(corpora, tokenizer, config, digests)}"
+    folder = parent / f"store-{store_key(corpora, tokenizer, config, digests, held_out)}"
     vocabularies = len(tokenizer.source), len(tokenizer.target)
     if folder.exists():
         try:
@@ -152,7 +162,7 @@ def open_store(
         except (InputError, OSError, ValueError, KeyError, TypeError) as error:
             warn(f"{error if isinstance(error, InputError) else f'{folder}: damaged'}; the text is tokenised again")
     with build_folder(folder) as building:
-        _build(building, corpora, tokenizer, config, advance)
+        _build(building, corpora, tokenizer, config, advance, held_out or (frozenset(),) * len(corpora))
     return Store(folder, vocabularies)
 
 
@@ -162,14 +172,15 @@ def _build(
     tokenizer: Tokenizer,
     config: DataConfig,
     advance: Callable[[int], None],
+    held_out: Lines,
 ) -> None:
     small = max(len(tokenizer.source), len(tokenizer.target)) <= 1 << 16
     dtype = np.dtype(np.uint16 if small else np.uint32)
     counts, over_length, findings = [], [], []
     with _SideWriter(folder / "src", dtype) as src, _SideWriter(folder / "tgt", dtype) as tgt:
-        for files in corpora:
+        for files, lines in zip(corpora, held_out, strict=True):
             before, found, over = len(src), CorpusReport(corpus_name(files)), 0
-            for chunk in chunks(read_pairs(files, config, found), 20_000):
+            for chunk in chunks(read_pairs(files, config, found, lines), 20_000):
                 sources = tokenizer.source.encode_corpus([pair.source for pair in chunk], dtype, os.cpu_count() or 1)
                 targets = tokenizer.target.encode_corpus([pair.target for pair in chunk], dtype, os.cpu_count() or 1)
                 most = config.max_length * dtype.itemsize

@@ -17,6 +17,7 @@ from undivided.core.errors import InputError
 from undivided.core.files import read_bounded
 from undivided.core.ids import BOS, EOS, PAD, UNK
 from undivided.core.random import mix_bits
+from undivided.data.subword_proto import spells_bytes
 
 MIN_VOCAB_SIZE = 4 + 256
 """Special ids, and the 256 byte pieces that spell unknown characters."""
@@ -112,9 +113,13 @@ class Subwords:
         if special != [PAD, UNK, BOS, EOS]:
             raise InputError(f"the subword model has the special ids {special}, expected {[PAD, UNK, BOS, EOS]}")
         self._begins_word = [token <= EOS or piece.startswith(SPACE_MARK) for token, piece in enumerate(pieces)]
+        self.unknown = frozenset(token for token in range(len(pieces)) if token == UNK or self._processor.is_byte(token))
+        """The ids that spell what no subword has letters for."""
         self._variants: WordVariants | None = None
         self._cache: dict[str, bytes] = {}
         self._cached_dtype: np.dtype | None = None
+        self._language_codes = {piece: token for token, piece in enumerate(pieces) if _is_language_code(piece)}
+        self._is_plain = spells_bytes(model)
         self._mark_ids = [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in SPACE_MARK.encode()]
 
     @classmethod
@@ -137,15 +142,26 @@ class Subwords:
         except (UnicodeEncodeError, TypeError):
             raise InputError("the text holds a lone surrogate (half a character) and is not valid Unicode") from None
         for place, text in enumerate(texts):
-            if SPACE_MARK in text:
+            if self._is_plain and SPACE_MARK in text:
                 rows[place] = self._encode_with_marks(text)
+            elif self._language_codes and text.startswith(">>"):
+                rows[place] = self._encode_with_language(text, rows[place])
         return rows
+
+    def _encode_with_language(self, text: str, row: list[int]) -> list[int]:
+        """Encode a text that begins with the language to translate into, `>>deu<<`, as models for several languages ask for."""
+        code, end, rest = text.partition("<<")
+        known = self._language_codes.get(code + end)
+        return row if known is None else [known, *self._processor.encode(rest, add_eos=True)]
 
     def encode_corpus(self, texts: Sequence[str], dtype: np.dtype, threads: int = 1) -> list[bytes]:
         """The same as `encode`, as bytes of numbers of type `dtype`, and faster for much text.
 
         No subword spans a space, and words repeat: the ids of each word are cached.
         """
+        if not self._is_plain:
+            # An imported model may change spaces, or have subwords that span them.
+            return [np.array(row, dtype).tobytes() for row in self.encode(texts, threads)]
         split = [text.split(" ") for text in texts]
         by_words = [_has_plain_words(text) for text in texts]
         wanted = set(chain.from_iterable(compress(split, by_words)))
@@ -215,6 +231,11 @@ class Subwords:
         return result
 
 
+def _is_language_code(piece: str) -> bool:
+    """Whether a piece names a language to translate into."""
+    return piece.startswith(">>") and piece.endswith("<<") and len(piece) > 4
+
+
 def _has_plain_words(text: str) -> bool:
     """Whether a text is words with one space between them."""
     return bool(text) and "  " not in text and text[0] != " " != text[-1] and SPACE_MARK not in text
@@ -282,12 +303,17 @@ class Tokenizer:
 
     @property
     def joint(self) -> bool:
-        """Whether both languages share one vocabulary."""
-        return self.source is self.target
+        """Whether both languages share one vocabulary; imported models may still split each with a model of its own."""
+        if self.source is self.target:
+            return True
+        sides = (
+            [side.pieces(range(len(side))) for side in (self.source, self.target)] if len(self.source) == len(self.target) else []
+        )
+        return bool(sides) and sides[0] == sides[1]
 
     def save(self, folder: Path) -> list[str]:
         """Write the subword model(s) into a folder; returns the file names."""
-        if self.joint:
+        if self.source is self.target:
             parts = {"subwords.model": self.source}
         else:
             parts = {"source.model": self.source, "target.model": self.target}

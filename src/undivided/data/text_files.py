@@ -9,10 +9,19 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from undivided.core.errors import InputError
+from undivided.data.encodings import UTF_16_MARKS, is_wide
+
+COMPRESSED = (".gz", ".xz", ".zst")
+"""Endings of compressed files that are read as they are."""
+
+
+def is_compressed(path: str | Path) -> bool:
+    """Whether a file is compressed, by its name."""
+    return Path(path).suffix in COMPRESSED
 
 
 def open_bytes(path: str | Path) -> BinaryIO:
-    """Open a file for reading; .gz, .xz and .zst files are decompressed."""
+    """Open a file for reading; `COMPRESSED` files are decompressed."""
     path = Path(path)
     try:
         if path.is_dir():
@@ -101,22 +110,60 @@ def split_lines(stream: BinaryIO) -> Iterator[bytes]:
             pass
 
 
-def raw_lines(path: str | Path) -> Iterator[bytes]:
-    """The lines of a file, without line ends and byte-order mark."""
+def raw_lines(path: str | Path, encoding: str = "") -> Iterator[bytes]:
+    """The lines of a file as UTF-8, without line ends and byte-order mark; what is not valid in `encoding` is no UTF-8 either.
+
+    Without `encoding` a file is UTF-8. One that begins with a byte-order mark is what that says.
+    """
     number = 0
     with open_bytes(path) as stream:
         try:
-            for line in strip_bom(split_lines(stream)):
+            for line in utf8_lines(stream, encoding):
                 number += 1
                 yield line
+        except UnicodeError as error:
+            raise InputError(f"{path}: not valid {encoding or 'UTF-16'} after line {number:,}: {error}") from None
         except _decompression_errors() as error:
             raise InputError(f"{path}: damaged after line {number}: {error}") from None
 
 
-def read_lines(path: str | Path) -> list[str]:
+def utf8_lines(stream: BinaryIO, encoding: str = "") -> Iterator[bytes]:
+    """The lines of a stream as UTF-8; see `raw_lines`."""
+    head = bytes(stream.peek(3)[:3])  # type: ignore[attr-defined]
+    # A file that says itself what it is, is that.
+    encoding = "" if head == BYTE_ORDER_MARK else UTF_16_MARKS.get(head[:2], encoding)
+    if not encoding:
+        yield from strip_bom(split_lines(stream))
+    elif is_wide(encoding):
+        yield from strip_bom(_decoded_lines(stream, encoding))
+    else:
+        yield from strip_bom(_recode(line, encoding) for line in split_lines(stream))
+
+
+def _decoded_lines(stream: BinaryIO, encoding: str) -> Iterator[bytes]:
+    text = io.TextIOWrapper(stream, encoding=encoding, newline="\n")
+    while line := text.readline(MAX_LINE_BYTES + 1):
+        yield line.removesuffix("\n").removesuffix("\r").encode("utf-8", "surrogatepass")
+        while not line.endswith("\n") and (line := text.readline(1 << 16)):
+            pass
+    text.detach()
+
+
+def _recode(line: bytes, encoding: str) -> bytes:
+    try:
+        return line.decode(encoding).encode("utf-8")
+    except UnicodeError:
+        return NOT_UTF8 + line
+
+
+NOT_UTF8 = b"\xff"
+"""A byte that no UTF-8 has."""
+
+
+def read_lines(path: str | Path, encoding: str = "") -> list[str]:
     """The lines of a text file; an error names the bad line."""
     lines = []
-    for number, line in enumerate(raw_lines(path), 1):
+    for number, line in enumerate(raw_lines(path, encoding), 1):
         if len(line) > MAX_LINE_BYTES:
             raise line_too_long(path, number)
         try:
@@ -147,7 +194,9 @@ def decode_lines(lines: Iterable[bytes], name: str, warn: Callable[[str], None] 
 
 def nul_character(name: str | Path, number: int) -> InputError:
     """The error for a line with a NUL character."""
-    return InputError(f"{name}, line {number:,}: holds a NUL character; is this a text file?")
+    return InputError(
+        f"{name}, line {number:,}: holds a NUL character; is this a text file? (UTF-16 is read with --encoding utf-16)"
+    )
 
 
 def line_too_long(name: str | Path, number: int) -> InputError:

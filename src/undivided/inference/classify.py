@@ -14,6 +14,7 @@ from undivided.artifact import SingleStackArtifact, command_for, open_single_sta
 from undivided.core.errors import InputError
 from undivided.core.ids import BOS, EOS, PAD
 from undivided.data.batches import pad_rows
+from undivided.data.images import fit_images
 from undivided.models import EncoderOnly, Vision
 
 BATCH = 64
@@ -57,6 +58,12 @@ class Classifier:
         ]
 
     @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of the images that it was trained on."""
+        config = self.artifact.recipe.model
+        return config.channels, config.image_height, config.image_width
+
+    @property
     def longest(self) -> int:
         """The most subwords of a text that are read, its end included."""
         return self.artifact.recipe.data.max_length - 1
@@ -74,12 +81,8 @@ class Classifier:
         return found
 
     def images(self, images: np.ndarray) -> list[Class]:
-        """The class of each image `N C Y X`, bytes."""
-        config = self.artifact.recipe.model
-        wanted = (config.channels, config.image_height, config.image_width)
-        if images.shape[1:] != wanted:
-            given, known = (f"{y} × {x} pixels in {describe_channels(c)}" for c, y, x in (images.shape[1:], wanted))
-            raise InputError(f"images of {given}, but this model was trained on {known}")
+        """The class of each image `N C Y X`, bytes; images of another size or other colours are made like those of training."""
+        images = fit_images(images, *self.image_shape)
         return [
             each for at in range(0, len(images), BATCH) for each in self._to_classes(self._image_logits(images[at : at + BATCH]))
         ]

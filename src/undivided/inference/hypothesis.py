@@ -20,6 +20,6 @@ class Hypothesis:
     """Whether it ended by itself; if not, it was cut at the length limit."""
 
 
-def length_penalty(length: int | Tensor, alpha: float) -> float | Tensor:
-    """((5 + |Y|) / 6)^α (Wu et al., 2016). [paper 6.1]"""
-    return ((5 + length) / 6) ** alpha
+def length_penalty(length: int | Tensor, alpha: float, norm: str = "wu") -> float | Tensor:
+    """((5 + |Y|) / 6)^α (Wu et al., 2016), or with the norm `length` |Y|^α, as Marian and its relatives rank. [paper 6.1]"""
+    return length**alpha if norm == "length" else ((5 + length) / 6) ** alpha

@@ -1,10 +1,13 @@
-"""Text → pieces no longer than what training saw; joined again with the spaces between them, nothing is lost."""
+"""Text → pieces like the lines that training saw; joined again with the spaces between them, nothing is lost."""
 
 from __future__ import annotations
 
 import re
 from typing import NamedTuple
 
+from undivided.data.sentences import split_sentences
+
+CLAUSE_END = re.compile(r"((?<=[,;:])\s+|(?<=[，；：、])\s*)")
 SENTENCE_END = re.compile(r"((?<=[.!?])\s+|(?<=[。！？])\s*)")
 SPACE = re.compile(r"(\s+)")
 
@@ -15,6 +18,37 @@ class Piece(NamedTuple):
     text: str
     space: str
     """The white space after it."""
+
+
+class Limits(NamedTuple):
+    """What lines a model knows from its training."""
+
+    usual: int
+    """Subwords of most of them."""
+    longest: int
+    """Subwords of the longest."""
+    sentences: int = 0
+    """Sentences of most of them; 0 is unknown, as with models trained before it was measured."""
+    language: str = ""
+    """That of the text, such as `en`."""
+
+
+def split_line(text: str, tokens: int, limits: Limits) -> list[Piece]:
+    """Split a text of so many tokens: sentence by sentence where it has more of them than training lines had, or is longer."""
+    if not limits.sentences:
+        return split_text(text, tokens, limits.usual, limits.longest)
+    found = split_sentences(text, limits.language)
+    if len(found) > limits.sentences or (len(found) > 1 and tokens > limits.usual):
+        return [Piece(*each) for each in found]
+    return split_text(text, tokens, limits.longest, limits.longest)
+
+
+def split_again(piece: Piece, language: str) -> list[Piece]:
+    """A piece whose translation was much too short, in smaller ones: its sentences, else its clauses, a few of them."""
+    found = [Piece(*each) for each in split_sentences(piece.text, language)]
+    if len(found) == 1:
+        found = join_blank(_pack(CLAUSE_END.split(piece.text), len(piece.text) // 3))
+    return _end_with(found, piece.space)
 
 
 def split_text(text: str, tokens: int, usual: int, longest: int) -> list[Piece]:

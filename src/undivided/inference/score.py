@@ -80,6 +80,66 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], target_lang: str 
     return Score("BLEU", value.score, str(metric.get_signature()))
 
 
+LENGTHS = (10, 20, 40, 80)
+"""Most source subwords of each class of length but the last."""
+
+
+def bleu_by_length(
+    lengths: Sequence[int], hypotheses: Sequence[str], references: Sequence[str], target_lang: str = ""
+) -> dict[str, float]:
+    """BLEU of the lines of each class of source length, for those that have lines: `bleu_11_to_20_subwords`."""
+    classes: dict[str, list[int]] = {}
+    for place, length in enumerate(lengths):
+        most = next((most for most in LENGTHS if length <= most), 0)
+        least = LENGTHS[LENGTHS.index(most) - 1] + 1 if most > LENGTHS[0] else 1
+        classes.setdefault(f"bleu_{least}_to_{most}_subwords" if most else f"bleu_over_{LENGTHS[-1]}_subwords", []).append(place)
+    return {
+        name: bleu([hypotheses[place] for place in places], [references[place] for place in places], target_lang).score
+        for name, places in sorted(classes.items())
+    }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How much better a system is than another, and how sure that is."""
+
+    metric: str
+    score: float
+    other: float
+    p: float
+    """How often resampled texts show such a difference by chance (paired bootstrap)."""
+
+    @property
+    def is_real(self) -> bool:
+        """Whether chance is an unlikely explanation."""
+        return self.p < SIGNIFICANT
+
+    def __str__(self) -> str:
+        verdict = f"a real difference (p < {SIGNIFICANT:g})" if self.is_real else "may be chance, not a real difference"
+        return (
+            f"{self.metric} {self.score:.2f} versus {self.other:.2f}: {self.score - self.other:+.2f}, p = {self.p:.4f}: {verdict}"
+        )
+
+
+SIGNIFICANT, RESAMPLES = 0.05, 1000
+
+
+def compare(
+    hypotheses: Sequence[str], others: Sequence[str], *references: Sequence[str], target_lang: str = ""
+) -> list[Comparison]:
+    """Two systems by paired bootstrap resampling (Koehn, 2004), BLEU, chrF and TER."""
+    for name, lines in (("second system", others), *(("reference", each) for each in references)):
+        if len(lines) != len(hypotheses):
+            raise InputError(f"{plural(len(hypotheses), 'translation')} but the {name} has {plural(len(lines), 'line')}")
+    from sacrebleu.significance import PairedTest
+
+    systems: list[tuple[str, Sequence[str]]] = [("other", list(others)), ("this", list(hypotheses))]
+    metrics = {"BLEU": bleu_metric(target_lang), "chrF2": CHRF(), "TER": TER()}
+    test = PairedTest(systems, metrics, [list(each) for each in references], test_type="bs", n_samples=RESAMPLES, n_jobs=1)
+    rows: dict[str, list[Any]] = dict(test()[1])
+    return [Comparison(name, rows[name][1].score, rows[name][0].score, float(rows[name][1].p_value)) for name in metrics]
+
+
 def score_single_stack(
     model: str | Path, file: str, labels: Sequence[str], device: str = "auto", threads: int = 0, trust: bool = False
 ) -> Score:

@@ -63,7 +63,25 @@ def search(
         if config.sample:
             state, limits, forced = start_search(model, sources, config, device, prefixes)
             return _sample(model, state, limits, forced, config, keys if keys is not None else range(len(sources)))
+        if config.no_repeat_ngram:
+            constraint = block_repeats(config.no_repeat_ngram, len(model.output_weight), constraint)
         return start_beam_search(model, sources, config, device, prefixes, on_step, constraint).run()
+
+
+def block_repeats(size: int, vocabulary: int, constraint: Constraint | None = None) -> Constraint:
+    """A constraint under which no `size` tokens in a row occur twice; where it would allow nothing, the end."""
+
+    def allowed(sentences: Tensor, tokens: Tensor) -> Tensor:
+        shape = (*tokens.shape[:2], vocabulary)
+        result = torch.ones(shape, dtype=torch.bool) if constraint is None else constraint(sentences, tokens).cpu()
+        for row, beams in enumerate(tokens.tolist()):
+            for beam, sofar in enumerate(beams):
+                last = sofar[len(sofar) - size + 1 :] if size > 1 else []
+                repeated = [sofar[at + size - 1] for at in range(len(sofar) - size + 1) if sofar[at : at + size - 1] == last]
+                result[row, beam, [token for token in repeated if token != EOS]] = False
+        return result.to(tokens.device)
+
+    return allowed
 
 
 def continue_prompts(
@@ -215,9 +233,17 @@ class BeamSearch:
         """
         if len(finished) < self.config.n_best:
             return False
-        to_beat, alpha = finished[self.config.n_best - 1].score, self.config.length_penalty
-        behind = len(finished) >= self.config.beam_size and best / float(length_penalty(length, alpha)) <= to_beat
-        return behind or best / float(length_penalty(limit, alpha)) <= to_beat
+        as_it_stands, at_most = (best / self._penalty(tokens) for tokens in (length, limit))
+        if self.config.length_norm == "length":
+            # Where every hypothesis that is longer wins by its length, Marian's relatives wait for a beam of better ones.
+            beam = self.config.beam_size
+            return len(finished) >= beam and as_it_stands <= finished[beam - 1].score
+        to_beat = finished[self.config.n_best - 1].score
+        behind = len(finished) >= self.config.beam_size and as_it_stands <= to_beat
+        return behind or at_most <= to_beat
+
+    def _penalty(self, length: int) -> float:
+        return float(length_penalty(length, self.config.length_penalty, self.config.length_norm))
 
     def _cut_at_limit(self, row: int, sentence: int, length: int) -> None:
         """At the length limit, unfinished hypotheses complete the n best."""
@@ -226,7 +252,7 @@ class BeamSearch:
                 self._add(sentence, tokens[1:], score, length, finished=False)
 
     def _add(self, sentence: int, tokens: list[int], log_probability: float, length: int, finished: bool) -> None:
-        score = log_probability / float(length_penalty(length, self.config.length_penalty))
+        score = log_probability / self._penalty(length)
         self.finished[sentence].append(Hypothesis(tokens, log_probability, score, finished))
         self.finished[sentence].sort(key=lambda hypothesis: (-hypothesis.finished, -hypothesis.score))
 
@@ -262,7 +288,7 @@ def _sample(
 def _to_hypothesis(row: list[int], log_probability: float, config: SearchConfig) -> Hypothesis:
     ids = [token for token in row[1:] if token != PAD]
     finished = bool(ids) and ids[-1] == EOS
-    score = log_probability / float(length_penalty(len(ids), config.length_penalty))
+    score = log_probability / float(length_penalty(len(ids), config.length_penalty, config.length_norm))
     return Hypothesis(ids[:-1] if finished else ids, log_probability, score, finished)
 
 
@@ -294,6 +320,5 @@ def forced_scores(
         states = model.decode(model.encode(batch.src, batch.src_mask), batch.tgt_in)
         scores = states.new_empty(batch.tgt_out.shape)
         for row in range(len(states)):
-            logits = (states[row] @ model.output_weight.t()).float()
-            scores[row] = logits.log_softmax(dim=-1).gather(1, batch.tgt_out[row, :, None])[:, 0]
+            scores[row] = model.logits(states[row]).float().log_softmax(dim=-1).gather(1, batch.tgt_out[row, :, None])[:, 0]
     return [row[: len(target)] for row, target in zip(scores.tolist(), targets, strict=True)]

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TypedDict, Unpack
+from typing import Literal, TypedDict, Unpack
 
 from undivided.config import SearchConfig
 from undivided.config.settings import check_range
 from undivided.core.errors import InputError
 
 
-class SearchChanges(TypedDict, total=False):
-    """The fields of `SearchConfig`, none of them required: what a caller may change for one call."""
+class RankingChanges(TypedDict, total=False):
+    """The fields of `SearchConfig` but for `n_best`, none of them required."""
 
     beam_size: int
     length_penalty: float
+    length_norm: Literal["wu", "length"]
     max_extra: int
     shortlist: bool
     sentences: bool
-    n_best: int
+    no_repeat_ngram: int
     sample: bool
     temperature: float
     top_k: int
     top_p: float
     seed: int
+
+
+class SearchChanges(RankingChanges, total=False):
+    """The fields of `SearchConfig`, none of them required: what a caller may change for one call."""
+
+    n_best: int
 
 
 def change_search(config: SearchConfig, **changes: Unpack[SearchChanges]) -> SearchConfig:

@@ -48,9 +48,9 @@ class BeamTree:
             self.nodes.append(_Node(origin, self.nodes[origin].step + 1 if origin >= 0 else 1, token, total, fate))
         self.beams = [nodes.get(place, _NO_NODE) for place in going]
 
-    def finish(self, chosen: Hypothesis, limit: int, alpha: float) -> None:
+    def finish(self, chosen: Hypothesis, limit: int, alpha: float, norm: str = "wu") -> None:
         """Decide what happened to unfinished branches, and mark the path to the translation."""
-        scores = {number: node.total / float(length_penalty(node.step, alpha)) for number, node in enumerate(self.nodes)}
+        scores = {number: node.total / float(length_penalty(node.step, alpha, norm)) for number, node in enumerate(self.nodes)}
         ended = [scores[number] for number, node in enumerate(self.nodes) if node.fate == "ended"]
         for number in self.beams:
             if number != _NO_NODE:
@@ -90,12 +90,12 @@ def search_with_tree(
     """The best translation of a source, and the tree of its beam search."""
     tree = BeamTree()
     best = search(model, [source], config, device, on_step=tree)[0][0]
-    alpha = config.length_penalty
-    tree.finish(best, len(source) - 1 + config.max_extra, alpha)
+    alpha, norm = config.length_penalty, config.length_norm
+    tree.finish(best, len(source) - 1 + config.max_extra, alpha, norm)
     pieces = subwords.pieces([node.id for node in tree.nodes])
     branches = (
         Branch(
-            node.parent, node.step, node.id, piece, node.total, node.total / float(length_penalty(node.step, alpha)),
+            node.parent, node.step, node.id, piece, node.total, node.total / float(length_penalty(node.step, alpha, norm)),
             node.fate, node.best,
         )
         for node, piece in zip(tree.nodes, pieces, strict=True)

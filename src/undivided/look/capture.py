@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from undivided.artifact import Artifact
@@ -55,7 +54,9 @@ def capture(artifact: Artifact, text: str, target: str | None = None, config: Se
         translation=own if target is None else target,
         forced=target is not None,
         own=own,
-        score=best.score if target is None else log_probability / float(length_penalty(len(tgt), config.length_penalty)),
+        score=best.score
+        if target is None
+        else log_probability / float(length_penalty(len(tgt), config.length_penalty, config.length_norm)),
         log_probability=best.log_probability if target is None else log_probability,
         finished=best.finished,
         source=source,
@@ -158,13 +159,13 @@ def record_pass(model: Seq2Seq, batch: PairBatch) -> Recording:
 def _steps(model: Seq2Seq, recording: Recording, batch: PairBatch, subwords: Subwords) -> tuple[tuple[Step, ...], float]:
     """The prediction at each position, by the model and by each of its layers; the log-probability of the whole target."""
     read, written = batch.tgt_in[0].tolist(), batch.tgt_out[0].tolist()
-    scores = F.linear(recording.states[0], model.output_weight).float().log_softmax(dim=-1)  # T V
+    scores = model.logits(recording.states[0]).float().log_softmax(dim=-1)  # T V
     own = scores.gather(1, batch.tgt_out[0, :, None])  # T 1
     ranks = (scores > own).sum(dim=1) + 1
     candidates = _top_candidates(scores, CANDIDATES, subwords)
     lenses = []
     for layer in model.decode_layers(recording.memory, batch.tgt_in):
-        here = F.linear(layer[0], model.output_weight).float().log_softmax(dim=-1)
+        here = model.logits(layer[0]).float().log_softmax(dim=-1)
         chances = here.gather(1, batch.tgt_out[0, :, None])[:, 0].exp().tolist()
         lenses.append([Lens(*both) for both in zip(chances, _top_candidates(here, LENS, subwords), strict=True)])
     sides = zip(to_tokens(subwords, read), to_tokens(subwords, written), strict=True)

@@ -6,7 +6,6 @@ from contextlib import ExitStack
 from typing import Any, cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from undivided.data.batches import PairBatch
@@ -51,7 +50,7 @@ def compute_saliency(model: Seq2Seq, batch: PairBatch) -> tuple[Numbers, Numbers
     by_target = torch.zeros(length, length)
     for place, written in enumerate(batch.tgt_out[0].tolist()):
         with torch.inference_mode(mode=False), torch.enable_grad():
-            score = F.linear(states[place], model.output_weight).float().log_softmax(dim=-1)[written]
+            score = model.logits(states[place]).float().log_softmax(dim=-1)[written]
         gradients = torch.autograd.grad(score, leaves.leaves, retain_graph=True, allow_unused=True)
         parts = [
             torch.zeros(word.shape[1]) if gradient is None else (gradient * word)[0].sum(dim=-1).cpu()

@@ -13,6 +13,12 @@ from undivided.look.result import Look
 from undivided.look.what_if import run_what_if
 
 
+def look_pieces(translator: Translator, text: str, **changes: Unpack[SearchChanges]) -> list[Look]:
+    """A look for each piece of a line: `translate` translates a line of several sentences, or one that is too long, in pieces."""
+    config = translator.search_config(**changes)
+    return [capture(translator.artifact, piece, None, config) for piece in translator.split(text, **changes)]
+
+
 def look(
     model: Translator | Artifact | str | Path,
     text: str,

@@ -40,6 +40,7 @@ class Seq2Seq(nn.Module, ABC):
     """
 
     output_weight: nn.Parameter  # V D
+    output_bias: nn.Parameter | None  # V
 
     def __init__(self, config: ModelConfig, src_vocab: int, tgt_vocab: int, positions: Positions | None) -> None:
         super().__init__()
@@ -51,6 +52,7 @@ class Seq2Seq(nn.Module, ABC):
         self.target_embedding = Embedding(config, target_weight, positions)
         self.source_embedding = Embedding(config, source_weight, positions)
         self.output_weight = target_weight if config.tie != "none" else _matrix(tgt_vocab, config.d_model)
+        self.output_bias = nn.Parameter(torch.zeros(tgt_vocab)) if config.output_bias else None
 
     def initialise_embeddings(self) -> None:
         """Embeddings of variance 1/d_model.
@@ -86,7 +88,14 @@ class Seq2Seq(nn.Module, ABC):
 
     def logits(self, states: Tensor) -> Tensor:
         """States `… D` → logits `… V` by the tied output layer. [paper 3.4]"""
-        return backend.linear(states, self.output_weight, exact=True)
+        return backend.linear(states, self.output_weight, self.output_bias, exact=True)
+
+    def loss_factors(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """States and weights whose product is the logits: a bias is one more column of the weights, a 1 beside every state."""
+        if self.output_bias is None:
+            return states, self.output_weight
+        ones = states.new_ones(*states.shape[:-1], 1)
+        return torch.cat([states, ones], dim=-1), torch.cat([self.output_weight, self.output_bias[:, None]], dim=1)
 
 
 def _matrix(rows: int, columns: int) -> nn.Parameter:

@@ -3,8 +3,8 @@
 Letters of shapes, here and everywhere: B batch, S source, T target, D d_model, H heads, K d_k (or d_v),
 V vocabulary, W beam. Masks are boolean, broadcast to `B H T S`, and True means *may attend*.
 
-To try another attention, change `attend`, which computes Eq. 1 for every model, and set `IS_EQ_1` to False, so that neither a C
-kernel nor PyTorch's fused attention stands in for it. `attention` is the reference that all three are tested against.
+To try another attention, change `attend`, which computes Eq. 1 for every model. Where it no longer equals `attention`, the
+reference, no C kernel and no fused attention of PyTorch stands in for it: that is tried once in each process.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import torch
 import torch.nn.functional as F
@@ -64,10 +65,6 @@ def apply_hook(owner: nn.Module, weights: Tensor) -> Tensor:
     return weights if _state.hook is None else _state.hook(owner, weights)
 
 
-IS_EQ_1 = True
-"""Whether `attend` computes Eq. 1, so that faster code for the same equation may be used instead."""
-
-
 def attend(
     query: Tensor,
     key: Tensor,
@@ -76,14 +73,7 @@ def attend(
     dropout: Dropout | None = None,
     owner: nn.Module | None = None,
 ) -> Tensor:
-    """Eq. 1 with dropout on the weights and the hook for the weights of an `owner`; fused where neither needs them.
-
-    [paper 3.2.1, Eq. 1]
-    """
-    rate = dropout.rate if dropout is not None and dropout.training else 0.0
-    is_recorded = owner is not None and is_recording()
-    if IS_EQ_1 and not is_recorded and backend.prefers_fused_attention(query, key, rate):
-        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=rate)
+    """Eq. 1 with dropout on the weights and the hook for the weights of an `owner`. [paper 3.2.1, Eq. 1]"""
     scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)
     if mask is not None:
         scores.masked_fill_(~mask, -math.inf)
@@ -91,6 +81,39 @@ def attend(
     if owner is not None:
         weights = apply_hook(owner, weights)
     return (weights if dropout is None else dropout(weights)) @ value
+
+
+def is_eq_1() -> bool:
+    """Whether `attend`, as it is now, computes Eq. 1, so that faster code for the same equation may be used instead."""
+    return _equals_reference(attend)
+
+
+@cache
+def _equals_reference(function: Callable[..., Tensor]) -> bool:
+    """Whether a function gives what `attention` gives, tried on made-up queries with and without a mask."""
+    made = torch.Generator().manual_seed(1)
+    with torch.inference_mode(), torch.device("cpu"):
+        query, key, value = (torch.randn(1, 2, 24, 8, generator=made) for _ in range(3))
+        masks = (None, torch.arange(24)[:, None] >= torch.arange(24))
+        pairs = [(function(query, key, value, mask), attention(query, key, value, mask)[0]) for mask in masks]
+    # Products may be rounded to bfloat16 here.
+    return all(one.shape == other.shape and bool((one - other).abs().max() < 0.02) for one, other in pairs)
+
+
+def attend_fused(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    dropout: Dropout | None = None,
+    owner: nn.Module | None = None,
+) -> Tensor:
+    """`attend`, or where that is better and the same PyTorch's fused attention, which never holds all weights."""
+    rate = dropout.rate if dropout is not None and dropout.training else 0.0
+    is_recorded = owner is not None and is_recording()
+    if not is_recorded and backend.prefers_fused_attention(query, key, rate) and is_eq_1():
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=rate)
+    return attend(query, key, value, mask, dropout, owner)
 
 
 def causal_mask(length: int, device: torch.device | None = None) -> Tensor:
@@ -221,7 +244,7 @@ class MultiHeadAttention(nn.Module):
 
     def needs_weights(self) -> bool:
         """Whether no kernel may compute this attention: a hook or dropout needs the weights, or `attend` is not Eq. 1."""
-        return not IS_EQ_1 or is_recording() or self.dropout.is_active()
+        return is_recording() or self.dropout.is_active() or not is_eq_1()
 
     def attend_packed(self, packed: Tensor, memory: Tensor | None, mask: Tensor | None) -> Tensor:
         """Each head by itself over whole sequences: queries, keys and values `B T (H K)` side by side → `B T (H V)`.
@@ -230,17 +253,17 @@ class MultiHeadAttention(nn.Module):
         """
         parts = (packed, *memory.split(self.widths[1:], dim=-1)) if memory is not None else packed.split(self.widths, dim=-1)
         query, key, value = (self.heads(part) for part in parts)
-        return attend(query, key, value, mask, self.dropout, self).transpose(1, 2).flatten(2)
+        return attend_fused(query, key, value, mask, self.dropout, self).transpose(1, 2).flatten(2)
 
     def attend_memory(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
         """The same of one position of every beam, `B W (H K)`: the beams of a sentence are queries to its memory."""
-        return attend(self.heads(query), key, value, mask, self.dropout, self).transpose(1, 2).flatten(2)
+        return attend_fused(self.heads(query), key, value, mask, self.dropout, self).transpose(1, 2).flatten(2)
 
     def attend_past(self, query: Tensor, cache: Cache, first: int) -> Tensor:
         """The same to the past of every beam from position `first` on."""
         keys, values = (self.heads(part).unflatten(0, query.shape[:2]) for part in cache.read(first))  # B W H T K
         heads = query.unflatten(2, (self.n_heads, 1, -1))  # B W H 1 K
-        return attend(heads, keys, values, owner=self).reshape(*query.shape[:2], -1)
+        return attend_fused(heads, keys, values, owner=self).reshape(*query.shape[:2], -1)
 
     def heads(self, x: Tensor) -> Tensor:
         """`B T (H K)` → `B H T K`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -15,6 +16,17 @@ from undivided.core.errors import InputError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+def peak_memory(device: torch.device) -> float:
+    """The most bytes that this process has used so far: of its GPU, else of memory; 0 where the system does not say."""
+    if device.type == "cuda":
+        return float(torch.cuda.max_memory_allocated(device))
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0.0
+    return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024))
 
 
 class ThreadPool:

@@ -36,12 +36,21 @@ def interval(low: float, high: float, digits: int = 1) -> str:
 
 
 def format_command(arguments: Sequence[str]) -> str:
-    """A command as a reader would type it; absolute paths are cut to their last part."""
+    """A command that can be run again as it is, from the same directory: paths in it or below it are written from there."""
     parts = []
     for argument in arguments:
         flag, equals, value = argument.partition("=") if argument.startswith("--") else ("", "", argument)
-        parts.append(flag + equals + (Path(value).name if value.startswith("/") else value))
+        parts.append(flag + equals + (_from_here(value) if value.startswith("/") else value))
     return shlex.join(["undivided", *parts])
+
+
+def _from_here(path: str) -> str:
+    """An absolute path as written from the working directory, also where it is beside that; another path as it is."""
+    try:
+        near = Path(path).is_relative_to(Path.cwd()) or Path(path).is_relative_to(Path.cwd().parent)
+        return os.path.relpath(path) if near else path
+    except OSError:
+        return path
 
 
 def head(title: str, arguments: Sequence[str]) -> list[str]:

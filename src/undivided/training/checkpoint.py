@@ -19,13 +19,16 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from undivided.artifact import load_any, save_artifact
+from undivided.artifact import UNFINISHED, load_any, save_artifact
 from undivided.artifact.weights import check_shapes, fill_weights, read_tensors, shapes_of, write_tensors
 from undivided.core import manifest
 from undivided.core.console import Console, plural
 from undivided.core.errors import InputError
 from undivided.core.files import fsync, read_json
 from undivided.training.distributed import Group, local_rows
+
+AVERAGED = 5
+"""Checkpoints that are averaged where nobody says how many, as in the paper."""
 
 PART_OF = re.compile(r"-\d{5}-of-\d{5}$")
 """The end of a file name, where the file holds only some rows of its tensors."""
@@ -304,13 +307,15 @@ def fill_random(states: Mapping[str, Tensor]) -> None:
             torch.cuda.set_rng_state(states[f"cuda{number}"], number)
 
 
-def average(run: str | Path, last: int, out: str | Path) -> Path:
-    """Average the last checkpoints of a training run into a new model folder. [paper 6.1]"""
+def average(run: str | Path, last: int | None, out: str | Path) -> Path:
+    """Average the last checkpoints of a training run into a new model folder; without a number up to five. [paper 6.1]"""
     source = load_any(run)
-    chosen = regular(Path(run) / "training" / "checkpoints", source.recipe.train.save_every)[-last:]
-    if not 0 < last <= len(chosen):
-        raise InputError(f"{run}: {plural(len(chosen), 'checkpoint')} there, {last} asked for")
+    there = regular(Path(run) / "training" / "checkpoints", source.recipe.train.save_every)
+    chosen = there[-(AVERAGED if last is None else last) :]
+    if not chosen or not (last is None or 0 < last <= len(chosen)):
+        raise InputError(f"{run}: {plural(len(chosen), 'checkpoint')} there, {'some' if last is None else last} asked for")
     fill_weights(source.model, average_weights(chosen), str(run))
-    facts = source.facts | {"weights": f"average of the last {plural(last, 'checkpoint')}", "scores": {}}
+    facts = source.facts | {"weights": f"average of the last {plural(len(chosen), 'checkpoint')}", "scores": {}}
+    facts.pop(UNFINISHED, None)
     save_artifact(dataclasses.replace(source, facts=facts), Path(out))
     return Path(out)

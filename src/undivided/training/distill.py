@@ -14,7 +14,9 @@ from undivided.core.console import Console, LoggingConsole, Progress, plural
 from undivided.core.errors import InputError
 from undivided.core.files import open_append, open_atomic, sha256_of, write_atomic
 from undivided.data.corpus import CorpusReport, corpus_digests, corpus_name, read_pairs
+from undivided.data.text_files import BYTE_ORDER_MARK
 from undivided.inference.translator import Translator
+from undivided.training.corpora import corpora_folder, with_text_corpora
 from undivided.training.loop import train
 
 CHUNK = 2000
@@ -42,6 +44,7 @@ def distill(
         for path in filter(None, (files.source, files.target)):
             if not Path(path).exists():
                 raise InputError(f"{path}: no such file; name the training text with --train and --valid")
+    draft = build_recipe(with_text_corpora(values, corpora_folder(draft.train.out), console))
     folder = Path(draft.train.out) / "distilled"
     taught = [
         translate_corpus(translator, Path(teacher), files, draft.data, folder / str(number), console)
@@ -84,6 +87,7 @@ def translate_corpus(
     progress.advance(done)
     lines = islice(_lines(source), done, None)
     with open_append(target) as out:
+        out.write(b"" if done else _mark(data))
         while chunk := list(islice(lines, CHUNK)):
             results = translator.stream(chunk, advance=progress.advance)
             out.write("".join(f"{result.text or '-'}\n" for result in results).encode())
@@ -102,12 +106,18 @@ def _read_origin(folder: Path) -> Values:
 def _write_sources(path: Path, files: CorpusFiles, data: DataConfig) -> None:
     """The source side of the usable pairs, so that both sides have as many lines whatever was dropped."""
     with open_atomic(path) as out:
+        out.write(_mark(data))
         for pair in read_pairs(files, data, CorpusReport(corpus_name(files))):
             out.write(f"{pair.source}\n".encode())
 
 
+def _mark(data: DataConfig) -> bytes:
+    """What the files begin with where others are not UTF-8: these are."""
+    return BYTE_ORDER_MARK if data.encoding else b""
+
+
 def _lines(path: Path) -> Iterator[str]:
-    with path.open(encoding="utf-8", newline="\n") as stream:
+    with path.open(encoding="utf-8-sig", newline="\n") as stream:
         for line in stream:
             yield line.removesuffix("\n")
 

@@ -12,9 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from undivided.core.errors import InputError
 from undivided.core.files import open_append
 from undivided.data.batches import StreamPosition
+from undivided.nn.device import peak_memory
 
 
 @dataclass
@@ -25,11 +28,26 @@ class Meter:
     likelihood_sum: float = 0.0
     tokens: int = 0
     seconds: float = 0.0
+    steps: int = 0
+    norm_sum: float = 0.0
+    clipped: int = 0
 
     def add(self, loss: float, likelihood: float, tokens: int, seconds: float) -> None:
         """Count one step."""
         self.loss_sum, self.likelihood_sum = self.loss_sum + loss, self.likelihood_sum + likelihood
         self.tokens, self.seconds = self.tokens + tokens, self.seconds + seconds
+
+    def add_norm(self, norm: float, clip: float) -> None:
+        """Count the norm of a step's gradient, as it was before it was clipped; a `clip` of 0 is none."""
+        self.steps, self.norm_sum = self.steps + 1, self.norm_sum + norm
+        self.clipped += 0 < clip < norm
+
+    def log_entry(self, rate: float, device: torch.device) -> dict[str, float]:
+        """The numbers of a log line."""
+        steps = max(1, self.steps)
+        found = {"loss": self.loss, "perplexity": self.perplexity, "tokens_per_second": self.rate, "rate": rate}
+        found |= {"gradient_norm": self.norm_sum / steps, "clipped": self.clipped / steps, "memory_bytes": peak_memory(device)}
+        return found
 
     @property
     def loss(self) -> float:

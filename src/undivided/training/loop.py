@@ -24,7 +24,9 @@ from undivided.nn import backend
 from undivided.nn.device import choose_device, one_thread
 from undivided.training import checkpoint
 from undivided.training.distributed import Group, full_tensor, join_processes, local_rows
+from undivided.training.fine_tuning import report_fine_tuning
 from undivided.training.journal import Log, Meter, RunState
+from undivided.training.limits import seconds_left, why_finished
 from undivided.training.prepare import Prepared, prepare
 from undivided.training.resume import requested_device
 from undivided.training.run import Run
@@ -55,6 +57,8 @@ def train(values: Values, console: Console | None = None, restart: bool = False)
                 trainer.resume()
             with handle_stop_signals(trainer.ask_to_stop), trainer.clock.listen():
                 trainer.train()
+            if group.is_main:
+                report_fine_tuning(prepared, console)
     return prepared.out
 
 
@@ -146,13 +150,7 @@ class Trainer:
             )
 
     def _is_finished(self) -> bool:
-        state, config = self.state, self.config
-        return (
-            state.step >= config.max_steps
-            or bool(config.max_epochs and state.place.epoch >= config.max_epochs)
-            or bool(config.minutes and state.seconds >= config.minutes * 60)
-            or bool(config.patience and state.since_best >= config.patience)
-        )
+        return bool(why_finished(self.state, self.config))
 
     def _step(self, plans: Iterator[tuple[np.ndarray, StreamPosition]]) -> tuple[float, float, int]:
         """One update: sums of loss and negative log-likelihood, and the target tokens they are over."""
@@ -182,6 +180,7 @@ class Trainer:
         norm = full_tensor(nn.utils.clip_grad_norm_(run.parameters, self.config.clip or math.inf))
         if bool(norm.isfinite()) and math.isfinite(loss):
             scaler.step(optimizer)
+            self.state.meter.add_norm(float(norm), self.config.clip)
             self.state.skipped = 0
         else:
             self.state.skipped += 1
@@ -219,18 +218,8 @@ class Trainer:
         state, meter = self.state, self.state.meter
         return (
             f"step {state.step:,}, epoch {state.place.epoch + 1}, loss {meter.loss:.3f}, perplexity {meter.perplexity:.2f}, "
-            f"{meter.rate:,.0f} tokens/s, {duration(self._seconds_left())} left"
+            f"{meter.rate:,.0f} tokens/s, {duration(seconds_left(state, self.config, self.task.epoch_tokens))} left"
         )
-
-    def _seconds_left(self) -> float:
-        state, config = self.state, self.config
-        left = [(config.max_steps - state.step) * state.at_this_pace / max(1, state.step)]
-        if config.minutes:
-            left.append(config.minutes * 60 - state.seconds)
-        if config.max_epochs and state.target_tokens:
-            done = state.target_tokens / self.task.epoch_tokens
-            left.append((config.max_epochs - done) * state.at_this_pace / done)
-        return max(0.0, min(left))
 
     def save(self) -> None:
         """Write a checkpoint; from now on there is one to return to."""
@@ -244,8 +233,7 @@ class Trainer:
 
     def log_entry(self) -> dict[str, float]:
         """The numbers of a log line."""
-        meter, rate = self.state.meter, self.run.optimizer.param_groups[0]["lr"]
-        return {"loss": meter.loss, "perplexity": meter.perplexity, "tokens_per_second": meter.rate, "rate": rate}
+        return self.state.meter.log_entry(self.run.optimizer.param_groups[0]["lr"], self.group.device)
 
     def _validate(self) -> None:
         """Measure on held-out data, in one process; all remember the best."""
@@ -306,6 +294,7 @@ class Trainer:
     def _finish(self, model: nn.Module) -> None:
         """The final model: averaged weights, unless validation scored a single checkpoint higher. [paper 6.1]"""
         self.console.clear()
+        self.console.say(f"training ended at step {self.state.step:,}: {why_finished(self.state, self.config)}")
         last = checkpoint.regular(self.run.checkpoints, self.config.save_every)[-self.config.average :]
         if self.run.ema:
             kind = f"running average, decay {self.config.ema}"

@@ -12,16 +12,16 @@ from undivided.config import Recipe, TrainConfig
 from undivided.config.model import SINGLE_STACK
 from undivided.core.console import duration, plural
 from undivided.core.errors import InputError
-from undivided.core.ids import EOS
-from undivided.data.batches import make_batch
 from undivided.models import make_model
 from undivided.models.cost import PAPER_GPUS, PAPER_HOURS, PAPER_VOCABULARY, SUSTAINED, Cost, model_cost, paper_cost
-from undivided.nn.backend import bfloat16_products, choose_precision
-from undivided.nn.loss import smoothed_loss
-from undivided.training.schedule import make_optimizer
+from undivided.training.speed import FILL, Probe
 
 GPU_EFFICIENCY = 0.4
 """The share of a GPU's half-precision peak that training is assumed to reach; not measured here."""
+
+LEAST_STEP = 0.02
+"""Seconds that a step on a GPU is assumed to last however small it is: some thousand kernels are launched for it, and its batch is
+made and sent. Not measured here."""
 
 PEAKS = {"T4": 65e12, "V100": 125e12, "RTX 3090": 71e12, "RTX 4090": 165e12, "A100": 312e12, "H100": 989e12}
 """FLOP/s of dense half-precision products, by their makers' data sheets."""
@@ -95,34 +95,19 @@ class Speed:
 
 
 def measure(plan: TrainingPlan, seconds: float = 10.0) -> Speed:
-    """Train the model on made-up sentences for some seconds, and multiply matrices in between."""
-    torch.manual_seed(1)
-    tokens = min(plan.recipe.batches.tokens, 1000)
-    words = torch.randint(EOS + 1, plan.vocabulary, (max(1, tokens // plan.length), plan.length - 1))
-    rows = [[*row, EOS] for row in words.tolist()]
-    batch = make_batch(rows, rows)
-    model = make_model(plan.recipe.model, plan.vocabulary, plan.vocabulary).train()
-    optimizer = make_optimizer(model, plan.recipe.train)
-    half = choose_precision(plan.recipe.train.precision, torch.device("cpu")) is torch.bfloat16
+    """Train the model on made-up sentences for some seconds, as training will, and multiply matrices in between."""
+    probe = Probe(plan.recipe, plan.vocabulary, plan.length)
     square = torch.randn(1024, 1024)
-    steps: list[float] = []
     products: list[float] = []
     end = time.monotonic() + seconds
-    while len(steps) < 2 or time.monotonic() < end:
-        began = time.monotonic()
-        with bfloat16_products(half):
-            states = model.decode(model.encode(batch.src, None), batch.tgt_in)
-            loss, _ = smoothed_loss(states, model.output_weight, batch.tgt_out, plan.recipe.train.label_smoothing)
-        (loss / batch.tgt_out.numel()).backward()
-        optimizer.step()
-        optimizer.zero_grad()
+    while len(probe.steps) < 3 or time.monotonic() < end:
+        probe.step()
         between = time.monotonic()
         square @ square
-        steps.append(between - began)
         products.append(time.monotonic() - between)
-    flops = plan.cost.step_flops(batch.src.numel(), batch.tgt_out.numel())
-    # The first step also allocates what the others reuse.
-    return Speed(2 * 1024**3 / statistics.median(products), flops / statistics.median(steps[1:]), half)
+    flops = plan.cost.step_flops(probe.tokens, probe.tokens)
+    half = probe.workers.precision is torch.bfloat16
+    return Speed(2 * 1024**3 / statistics.median(products), FILL * flops / probe.seconds_a_step(), half)
 
 
 def paper_flops(preset: str) -> float:
@@ -132,12 +117,12 @@ def paper_flops(preset: str) -> float:
 
 def report(plan: TrainingPlan, speed: Speed | None) -> str:
     """The plan for people to read."""
-    config = plan.recipe.train
+    config, steps = plan.recipe.train, expected_steps(plan, speed)
     assumed = "" if plan.recipe.tokens.vocab_size else " (assumed: the paper's; set tokens.vocab_size)"
     lines = [
         f"parameters        {plan.parameters / 1e6:,.1f} M, vocabulary {plan.vocabulary:,}{assumed}",
         f"a step            {plan.step_tokens:,} tokens a side, {plan.step_flops:.2e} FLOPs (sentences of {plan.length} tokens)",
-        f"training          {config.max_steps:,} steps, {plan.total_flops:.2e} FLOPs{_ends_earlier(config)}",
+        f"training          {steps:,} steps, {plan.step_flops * steps:.2e} FLOPs{_ends_earlier(config, steps)}",
         f"memory            {_bytes(plan.memory_bytes)}: weights, gradients, Adam, activations of one batch of "
         f"{plan.recipe.batches.tokens:,} tokens",
         f"a checkpoint      {_bytes(plan.checkpoint_bytes)}; {max(config.keep_last, config.average)} are kept",
@@ -146,16 +131,19 @@ def report(plan: TrainingPlan, speed: Speed | None) -> str:
         rate = speed.training_flops / plan.cost.step_flops(1, 1)
         share = speed.training_flops / speed.product_flops
         lines += [
-            f"this machine      {_time(plan.total_flops / speed.training_flops)}, at {rate:,.0f} target tokens/s: "
+            f"this machine      {_time(plan.step_flops * steps / speed.training_flops)}, at {rate:,.0f} target tokens/s: "
             f"{speed.training_flops / 1e9:,.0f} GFLOP/s, {share:.0%} of its float32 products' {speed.product_flops / 1e9:,.0f}"
             f"{'; its own products are in bfloat16' if speed.half else ''}",
         ]
-    lines.append("on GPUs           estimated from their data sheets, not measured:")
+    lines.append(
+        "on GPUs           arithmetic from their data sheets, not measured; a step is taken to last at least "
+        f"{1000 * LEAST_STEP:g} ms, for launching kernels and feeding data:"
+    )
     for name, rate in GPUS.items():
-        tokens = rate / plan.cost.step_flops(1, 1)
+        one, eight = (max(LEAST_STEP, plan.step_flops / rate / count) for count in (1, 8))
         lines.append(
-            f"{name:<18}{_time(plan.total_flops / rate)} on one at {tokens:,.0f} target tokens/s, "
-            f"{_time(plan.total_flops / rate / 8)} on eight"
+            f"{name:<18}{_time(steps * one)} on one at {plan.step_tokens / one:,.0f} target tokens/s, "
+            f"{_time(steps * eight)} on eight"
         )
     lines.append(f"several processes {_bytes(plan.sent_bytes)} sent and received by each in a step, for the sum of the gradients")
     preset = plan.recipe.preset
@@ -168,9 +156,17 @@ def report(plan: TrainingPlan, speed: Speed | None) -> str:
     return "\n".join(lines)
 
 
-def _ends_earlier(config: TrainConfig) -> str:
-    """The limits under which a training may end before its last step; the times of a plan are those of all steps."""
-    limits = [f"{config.minutes:g} minutes"] if config.minutes else []
+def expected_steps(plan: TrainingPlan, speed: Speed | None) -> int:
+    """The steps that training will take: those that fit into its minutes where the machine was measured, else all."""
+    config = plan.recipe.train
+    if not config.minutes or speed is None:
+        return config.max_steps
+    return max(1, min(config.max_steps, round(config.minutes * 60 * speed.training_flops / plan.step_flops)))
+
+
+def _ends_earlier(config: TrainConfig, steps: int) -> str:
+    """The limits under which a training may end before the steps of a plan."""
+    limits = [f"{config.minutes:g} minutes"] if config.minutes and steps == config.max_steps else []
     limits += [plural(config.max_epochs, "epoch")] if config.max_epochs else []
     limits += [f"{plural(config.patience, 'validation')} without a better BLEU"] if config.patience else []
     return f"; stops before that after {' or '.join(limits)}" if limits else ""

@@ -11,21 +11,22 @@ from pathlib import Path
 
 import torch
 
-from undivided.config import CorpusFiles, Recipe, build_recipe
+from undivided.config import CorpusFiles, DataConfig, Recipe, build_recipe
 from undivided.config.model import PAIRED, VISION
 from undivided.config.settings import Values
 from undivided.core.console import Console, Progress, plural
 from undivided.core.errors import IncompatibleSettings, InputError
 from undivided.core.files import BUILDING, write_atomic
 from undivided.core.locks import lock_folder, remove_abandoned
-from undivided.data.corpus import corpus_name
+from undivided.data.corpus import CorpusReport, Pair, corpus_name, read_pairs
+from undivided.data.holdout import Lines
 from undivided.data.store import Store, open_store
 from undivided.data.subwords import Tokenizer
 from undivided.nn.backend import choose_precision
 from undivided.nn.device import choose_device, use_threads
 from undivided.training.distributed import Group
 from undivided.training.recipe import ResolvedRun, resolve_run
-from undivided.training.resume import record_path, requested_device
+from undivided.training.resume import Record, record_path, requested_device
 from undivided.training.subwords import prepare_tokenizer
 
 
@@ -46,11 +47,25 @@ class Prepared:
     """None for a model that sees only images."""
     store: Store | None
     """The training pairs as ids; None for models that learn from no pairs."""
+    held_out: Lines = ()
+    """Of each training corpus, the lines that are held out for validation."""
 
     @property
     def out(self) -> Path:
         """The model folder."""
         return self.folder.parent
+
+    def validation_pairs(self) -> list[Pair]:
+        """What quality is measured on: the pairs of the validation files or, where none are named, those held out."""
+        data = self.recipe.data
+        if data.valid or not self.held_out:
+            return [pair for files in data.valid for pair in _read_all(files, data)]
+        return [
+            pair
+            for files, lines in zip(data.train, self.held_out, strict=True)
+            for pair in _read_all(files, data)
+            if pair.line in lines
+        ]
 
     def data_digests(self) -> dict[str, dict[str, str]]:
         """The digests of training and validation data, for the model card."""
@@ -59,6 +74,10 @@ class Prepared:
             return {path: self.digests[path] for files in corpora for path in (files.source, files.target) if path}
 
         return {"train": of(self.recipe.data.train), "valid": of(self.recipe.data.valid)}
+
+
+def _read_all(files: CorpusFiles, config: DataConfig) -> Iterator[Pair]:
+    return read_pairs(files, config, CorpusReport(corpus_name(files)))
 
 
 @contextmanager
@@ -78,14 +97,16 @@ def prepare(values: Values, console: Console, group: Group | None = None) -> Ite
     locked: AbstractContextManager[None] = lock_run(run) if group.is_main else nullcontext()
     with locked:
         recipe, folder, record = run.recipe, run.folder, run.record
-        tokenizer = None if recipe.model.kind in VISION else prepare_tokenizer(recipe, record.pairs, folder, console)
-        store = None
+        held_out = tuple(frozenset(lines) for lines in record.held_out)
+        tokenizer = store = None
+        if recipe.model.kind not in VISION:
+            tokenizer = prepare_tokenizer(recipe, record.pairs, folder, console, held_out)
         if tokenizer is not None and recipe.model.kind in PAIRED:
-            store = _open_training_store(recipe, tokenizer, folder, record.digests, console)
+            store = _open_training_store(recipe, tokenizer, folder, record, console)
         if group.is_main:
             group.wait()
         (resumes,) = group.broadcast_values(run.resumes)
-        yield Prepared(recipe, folder, bool(resumes), record.digests, record.pairs, tokenizer, store)
+        yield Prepared(recipe, folder, bool(resumes), record.digests, record.pairs, tokenizer, store, held_out)
 
 
 @contextmanager
@@ -107,10 +128,11 @@ def lock_run(run: ResolvedRun) -> Iterator[None]:
             raise
 
 
-def _open_training_store(recipe: Recipe, tokenizer: Tokenizer, folder: Path, digests: Mapping[str, str], console: Console) -> Store:
+def _open_training_store(recipe: Recipe, tokenizer: Tokenizer, folder: Path, record: Record, console: Console) -> Store:
     """The token store of the training corpora; pairs over the length limit are reported."""
     progress = Progress(console, "tokenising pairs", None)
-    store = open_store(folder, recipe.data.train, tokenizer, recipe.data, progress.advance, digests, console.warn)
+    held_out = tuple(frozenset(lines) for lines in record.held_out)
+    store = open_store(folder, recipe.data.train, tokenizer, recipe.data, progress.advance, record.digests, console.warn, held_out)
     console.clear()
     for files, over in zip(recipe.data.train, store.over_length, strict=True):
         if over:

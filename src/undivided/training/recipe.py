@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from undivided.config import Recipe, build_recipe, preset_for, preset_values
@@ -15,10 +16,21 @@ from undivided.core.errors import InputError
 from undivided.core.files import check_folder_name, read_json
 from undivided.core.manifest import current_folder
 from undivided.data.corpus import corpus_digests
+from undivided.data.holdout import choose_held_out, count_held_out
 from undivided.data.subwords import vocab_size_for
-from undivided.training.resume import Record, check_same_kind, read_record, record_path, resume_recipe
+from undivided.training.budget import (
+    describe_fit,
+    estimate_workload,
+    expect,
+    fit_budget,
+    fit_clock,
+    fit_fine_tuning,
+    warn_if_too_short,
+)
+from undivided.training.corpora import corpora_folder, with_text_corpora
+from undivided.training.resume import Record, check_same_kind, read_record, record_path, resume_recipe, working_directory
 from undivided.training.subwords import ready_tokenizer, untie_vocabularies
-from undivided.training.survey import survey_data, wanted_data
+from undivided.training.survey import Survey, survey_data, wanted_data
 
 MODEL_FILES = ("config.json", "manifest.json", "model.safetensors", "README.md")
 """What every model folder holds."""
@@ -53,11 +65,12 @@ def resolve_run(values: Values, console: Console) -> ResolvedRun:
     """The full recipe of a new run or, where one was started in its folder, of that run; corpora are hashed here, once."""
     draft = build_recipe(values)
     _check_out(draft.train.out)
+    values = with_text_corpora(values, corpora_folder(draft.train.out), console)
     saved = record_path(draft.train.out)
     if saved.exists():
         record = read_record(saved)
         check_same_kind(values, record.recipe.get("model", {}), f"{draft.train.out}: holds the training of", "choose another --out")
-        return ResolvedRun(resume_recipe(record, values), record, resumes=True)
+        return ResolvedRun(*resume_recipe(record, values), resumes=True)
     foreign = [name for name in MODEL_FILES if (Path(draft.train.out) / name).exists()]
     if foreign:
         there = f"what is there ({', '.join(foreign)})"
@@ -79,16 +92,59 @@ def _resolve_new(values: Values, console: Console) -> ResolvedRun:
     if not draft.data.train:
         raise InputError(f"what should it learn from? Name {wanted.data}: --train {wanted.files}")
     survey = survey_data(draft, console)
-    preset = _choose_preset(draft, survey.examples, console)
-    if not draft.data.valid:
-        console.warn(f"no validation data (--valid {wanted.files}): quality will not be measured during training")
-    recipe = untie_vocabularies(build_recipe(merge(values, survey.settings), preset))
+    held_out = _hold_out(draft, survey, console)
+    recipe = _complete(merge(values, survey.settings), draft, survey, console)
     _check_ready_subwords(recipe, console)
     if recipe.model.tie != draft.model.tie:
         console.say("separate vocabularies: the source embedding has a matrix of its own (model.tie: target)")
     digests = corpus_digests([*recipe.data.train, *recipe.data.valid])
     sizes = {path: Path(path).stat().st_size for path in digests}
-    return ResolvedRun(recipe, Record(as_values(recipe), digests, sizes, survey.examples), resumes=False)
+    pairs = survey.examples - sum(map(len, held_out))
+    return ResolvedRun(recipe, Record(as_values(recipe), digests, sizes, pairs, working_directory(), held_out), resumes=False)
+
+
+def _complete(values: Values, draft: Recipe, survey: Survey, console: Console) -> Recipe:
+    """The recipe with what nobody has set: from the preset that is named or, of translators, fitted to data and budget."""
+    if draft.preset or draft.model.kind not in PAIRED:
+        preset = _choose_preset(draft, survey.examples, console)
+        recipe = untie_vocabularies(build_recipe(values, preset))
+        if not draft.preset:
+            recipe = untie_vocabularies(build_recipe(merge(fit_clock(values, recipe), values), preset))
+        if recipe.model.kind in PAIRED and recipe.train.minutes and not recipe.train.start:
+            _warn_of_warmup(recipe, survey, console)
+        return recipe
+    work = estimate_workload(survey.examples, survey.target_bytes)
+    if draft.train.start:
+        fit = fit_fine_tuning(values, work, len(ready_tokenizer(draft).source))
+    else:
+        fit = fit_budget(values, work, len(ready_tokenizer(draft).source) if draft.tokens.ready else 0)
+    recipe = untie_vocabularies(build_recipe(merge(fit.settings, values)))
+    console.say(describe_fit(fit, recipe, work))
+    warn_if_too_short(fit, recipe, console)
+    return recipe
+
+
+def _warn_of_warmup(recipe: Recipe, survey: Survey, console: Console) -> None:
+    """Of a recipe that is fixed: warn if its minutes end while the learning rate still rises."""
+    warn_if_too_short(expect(recipe, estimate_workload(survey.examples, survey.target_bytes)), recipe, console)
+
+
+def _hold_out(draft: Recipe, survey: Survey, console: Console) -> list[list[int]]:
+    """Of each training corpus, the lines that are held out for validation, where no files are named for it."""
+    if draft.data.valid:
+        return []
+    wanted = wanted_data(draft.model.kind)
+    count = count_held_out(survey.examples, draft.data.hold_out) if draft.model.kind in PAIRED else 0
+    held_out = choose_held_out(draft.data.train, draft.data, count) if count else ()
+    found = sum(map(len, held_out))
+    if not found:
+        console.warn(f"no validation data (--valid {wanted.files}): quality will not be measured during training")
+        return []
+    console.say(
+        f"validation: {plural(found, 'pair')} of the training data {'is' if found == 1 else 'are'} held out, always the same ones; "
+        "neither side of them is in the rest (your own: --valid SOURCE TARGET; another number: --hold-out N)"
+    )
+    return [sorted(lines) for lines in held_out]
 
 
 def _check_ready_subwords(recipe: Recipe, console: Console) -> None:
@@ -102,13 +158,19 @@ def _check_ready_subwords(recipe: Recipe, console: Console) -> None:
 
 def preview_recipe(values: Values, console: Console) -> Recipe:
     """The recipe that a training would have, as far as its data is there to tell."""
-    values = _with_start(values)
+    with TemporaryDirectory() as folder:
+        return _preview(with_text_corpora(_with_start(values), Path(folder), console), console)
+
+
+def _preview(values: Values, console: Console) -> Recipe:
     draft = build_recipe(values)
     files = [name for files in draft.data.train + draft.data.valid for name in (files.source, files.target) if name]
     pairs = 0
     if draft.data.train and draft.model.kind in PAIRED and all(Path(name).exists() for name in files):
-        pairs = survey_data(draft, console).examples
-    recipe = untie_vocabularies(build_recipe(values, _choose_preset(draft, pairs, console) if pairs else draft.preset))
+        survey = survey_data(draft, console)
+        pairs, recipe = survey.examples, _complete(values, draft, survey, console)
+    else:
+        recipe = untie_vocabularies(build_recipe(values, draft.preset))
     size = recipe.tokens.vocab_size or (vocab_size_for(pairs) if pairs else 0)
     if recipe.tokens.ready or recipe.train.start:
         size = len(ready_tokenizer(recipe).source)
@@ -142,7 +204,11 @@ def start_settings(folder: str) -> Values:
     recipe = read_json(current_folder(Path(folder)) / "config.json").get("recipe")
     if not isinstance(recipe, dict) or not isinstance(recipe.get("model"), dict):
         raise InputError(f"train.start: {folder}: config.json describes no model")
-    wanted = {"tokens": ("joint",), "data": ("source_lang", "target_lang"), "search": ("beam_size", "length_penalty")}
+    wanted = {
+        "tokens": ("joint",),
+        "data": ("source_lang", "target_lang"),
+        "search": ("beam_size", "length_penalty", "length_norm"),
+    }
     there = {section: recipe.get(section) for section in wanted}
     kept = {
         section: {name: found[name] for name in wanted[section] if name in found}

@@ -19,7 +19,7 @@ from undivided.training.loop import Trainer
 from undivided.training.prepare import prepare
 from undivided.training.resume import record_path, requested_device
 
-TIMED = {"seconds", "tokens_per_second"}
+TIMED = {"memory_bytes", "seconds", "tokens_per_second"}
 VALIDATED = {"best", "best_step", "since_best"}
 """What differs between any two runs, and what only validation sets, which is not replayed."""
 

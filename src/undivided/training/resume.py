@@ -1,13 +1,15 @@
-"""Whether a saved run can resume with the settings that are given now."""
+"""Whether a saved run can resume with the settings that are given now. Its data is known by content, wherever it is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import dataclasses
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from undivided.config import Recipe, build_recipe
-from undivided.config.settings import Values, as_values, merge
+from undivided.config import CorpusFiles, DataConfig, Recipe, build_recipe
+from undivided.config.settings import Values, as_values, in_words, merge
 from undivided.core.errors import InputError
 from undivided.core.files import read_json, sha256_of
 from undivided.training.subwords import untie_vocabularies
@@ -28,6 +30,10 @@ class Record(NamedTuple):
     """Their sizes."""
     pairs: int
     """Training examples."""
+    place: str = ""
+    """The working directory, which relative paths start from."""
+    held_out: Sequence[list[int]] = ()
+    """Of each training corpus, the lines that are held out for validation; empty where validation has files of its own."""
 
 
 def record_path(out: str | Path) -> Path:
@@ -40,7 +46,9 @@ def read_record(path: Path) -> Record:
     try:
         found = read_json(path)
         build_recipe(found["recipe"])
-        return Record(found["recipe"], dict(found["digests"]), dict(found.get("bytes", {})), int(found["pairs"]))
+        digests, sizes = dict(found["digests"]), dict(found.get("bytes", {}))
+        held_out = [[int(line) for line in lines] for lines in found.get("held_out", [])]
+        return Record(found["recipe"], digests, sizes, int(found["pairs"]), str(found.get("place", "")), held_out)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InputError) as error:
         raise InputError(f"{path}: damaged, so this run cannot resume: {error}; choose another --out to start over") from None
 
@@ -61,22 +69,62 @@ def check_same_kind(values: Values, there: Mapping[str, Any], what: str, advice:
         raise InputError(f"{what} a model of kind {found}, not {asked}; {advice}")
 
 
-def resume_recipe(record: Record, values: Values) -> Recipe:
-    """The saved recipe with what may change; refused if the data or anything else differs."""
+def resume_recipe(record: Record, values: Values) -> tuple[Recipe, Record]:
+    """The saved recipe with what may change, and the record with the data where it is now; refused if anything else differs."""
     old = build_recipe(record.recipe)
-    new = untie_vocabularies(build_recipe(merge(record.recipe, values)))
-    faults = [*_setting_faults(as_values(old), as_values(new)), *_corpus_faults(record)]
+    new = _find_moved(untie_vocabularies(build_recipe(merge(record.recipe, values))), record)
+    known = _digests_now(new.data, record)
+    faults = [*_setting_faults(as_values(old), as_values(new)), *_corpus_faults(old.data, new.data, known, record)]
     if faults:
         what = f"{new.train.out}: holds another training; undo the change or choose another --out"
         raise InputError("\n  - ".join([f"{what}:", *faults]))
-    return new
+    sizes = {path: Path(path).stat().st_size for path in known}
+    return new, record._replace(digests=known, bytes=sizes)
+
+
+def working_directory() -> str:
+    """Where relative paths start from; empty where that was removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
+
+
+def _find_moved(recipe: Recipe, record: Record) -> Recipe:
+    """The recipe with files that are not found from here, but from where the run was started."""
+
+    def find(path: str) -> str:
+        there = os.path.join(record.place, path)
+        return there if path and record.place and not Path(path).exists() and Path(there).exists() else path
+
+    def found(corpora: Sequence[CorpusFiles]) -> list[CorpusFiles]:
+        return [dataclasses.replace(files, source=find(files.source), target=find(files.target)) for files in corpora]
+
+    data = dataclasses.replace(recipe.data, train=found(recipe.data.train), valid=found(recipe.data.valid))
+    return dataclasses.replace(recipe, data=data)
+
+
+def _files(data: DataConfig) -> Iterator[tuple[str, str]]:
+    """Every file with what a person calls it: `file 1 of --train`."""
+    for flag, corpora in (("--train", data.train), ("--valid", data.valid)):
+        paths = [path for files in corpora for path in (files.source, files.target) if path]
+        yield from ((f"file {number} of {flag}", path) for number, path in enumerate(paths, 1))
+
+
+def _digests_now(data: DataConfig, record: Record) -> dict[str, str]:
+    """sha256 of every file that is there, by its path now."""
+    return {path: sha256_of(path) for _, path in _files(data) if Path(path).exists()}
 
 
 def _setting_faults(old: Values, new: Values) -> Iterator[str]:
     for name, before, after in _differences(old, new):
         section, _, key = name.partition(".")
-        if section != "search" and not (section == "train" and key in CHANGEABLE):
-            yield f"{name} was {before!r}, now {after!r}"
+        if (
+            section != "search"
+            and not (section == "train" and key in CHANGEABLE)
+            and name not in ("data.train", "data.valid", "data.old_valid")
+        ):
+            yield f"{name} was {in_words(before)}, now {in_words(after)}"
 
 
 def _differences(before: Values, after: Values, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -88,11 +136,26 @@ def _differences(before: Values, after: Values, prefix: str = "") -> Iterator[tu
             yield f"{prefix}{key}", old, new
 
 
-def _corpus_faults(record: Record) -> Iterator[str]:
-    for path, sha256 in record.digests.items():
-        if not Path(path).exists():
-            yield f"{path} is missing; this training started with it"
-        elif sha256_of(path) != sha256:
-            size, before = Path(path).stat().st_size, record.bytes.get(path)
-            how = f"it had {before:,} bytes, now {size:,}" if size != before else "same size, other content"
-            yield f"{path} has changed since training started" + ("" if before is None else f": {how}")
+def _corpus_faults(old: DataConfig, new: DataConfig, known: Mapping[str, str], record: Record) -> Iterator[str]:
+    """What differs in the data: how many corpora there are, their weights, the content of a file; never its name."""
+    for flag, before, after in (("--train", old.train, new.train), ("--valid", old.valid, new.valid)):
+        if [bool(files.target) for files in before] != [bool(files.target) for files in after]:
+            yield f"{flag} had {_corpora(before)}, now {_corpora(after)}"
+        elif [files.weight for files in before] != [files.weight for files in after]:
+            weights = ([f"{files.weight:g}" for files in corpora] for corpora in (before, after))
+            yield "the weights of {} were {}, now {}".format(flag, *map(", ".join, weights))
+    places = dict(_files(old))
+    for place, path in _files(new):
+        was = places.get(place, path)
+        moved = "" if was == path else f" ({was}, when training started)"
+        if path not in known:
+            flag = place.rpartition(" ")[2]
+            yield f"{path} is missing; this training started with it{moved}. If it is elsewhere now, name it: {flag} FILE …"
+        elif was in record.digests and known[path] != record.digests[was]:
+            size, before_size = Path(path).stat().st_size, record.bytes.get(was)
+            how = f"it had {before_size:,} bytes, now {size:,}" if size != before_size else "same size, other content"
+            yield f"{path}{moved} has changed since training started" + ("" if before_size is None else f": {how}")
+
+
+def _corpora(corpora: Sequence[CorpusFiles]) -> str:
+    return "; ".join(" ".join(filter(None, (files.source, files.target))) for files in corpora) or "no files"

@@ -29,6 +29,8 @@ class Survey(NamedTuple):
     """Training examples that can be used."""
     settings: Values
     """Settings that only the data can tell: classes, size of images."""
+    target_bytes: int = 0
+    """Of the target sides of training pairs, in UTF-8."""
 
 
 def wanted_data(kind: str) -> Wanted:
@@ -48,9 +50,10 @@ def survey_data(draft: Recipe, console: Console) -> Survey:
     reports = check_corpora(corpora, draft.data)
     for report in reports:
         console.say(report.summary())
-    count = sum(report.kept for report in reports[: len(draft.data.train)])
+    of_training = reports[: len(draft.data.train)]
+    count = sum(report.kept for report in of_training)
     if draft.model.kind not in ENCODER_ONLY or corpora[0].is_unpaired:
-        return Survey(count, {})
+        return Survey(count, {}, sum(report.target_bytes for report in of_training))
     silent = CorpusReport("")
     labels = [[pair.target for pair in read_pairs(files, draft.data, silent)] for files in corpora]
     return Survey(count, {"data": {"classes": _classes(draft, labels, corpora)}})

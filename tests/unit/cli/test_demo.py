@@ -242,7 +242,8 @@ def small(monkeypatch):
     changes = {"model": model, "tokens": {"vocab_size": 300}, "train": {"threads": 1, "validate_every": 10**6, "warmup_steps": 20}}
     monkeypatch.setattr(corpus_room, "libreoffice_help", first)
     monkeypatch.setattr(corpus_room, "ENOUGH_PAIRS", 100)
-    monkeypatch.setattr(room, "SETTINGS", merge(room.SETTINGS, changes))
+    plain = room.make_recipe
+    monkeypatch.setattr(room, "make_recipe", lambda *given: merge(plain(*given), changes))
     return fetched
 
 

@@ -8,7 +8,7 @@ from samples import sentences, tiny_recipe, write_pairs
 from undivided import Translator
 from undivided.config import ModelConfig
 from undivided.core.console import Console
-from undivided.inference.pieces import Piece, split_dense
+from undivided.inference.pieces import Limits, Piece, split_dense
 from undivided.inference.translation import encode_texts
 
 EASY = " ".join(source for source, _ in sentences(60, seed=3))
@@ -30,11 +30,12 @@ def rejoin(pieces):
     return "".join(piece.text + piece.space for piece in pieces)
 
 
+@pytest.mark.parametrize("sentences", [0, 1])
 @pytest.mark.parametrize("longest", [12, 40, 256])
-def test_no_piece_is_above_the_limit_and_nothing_is_lost(translator, longest):
+def test_no_piece_is_above_the_limit_and_nothing_is_lost(translator, longest, sentences):
     subwords = translator.artifact.tokenizer.source
     for text in uneven_texts():
-        (found,) = encode_texts([text], subwords, min(30, longest), longest)
+        (found,) = encode_texts([text], subwords, Limits(min(30, longest), longest, sentences))
         assert max(map(len, found.ids)) <= longest
         assert rejoin(found.pieces) == text
         assert found.ids == subwords.encode([piece.text for piece in found.pieces])

@@ -9,7 +9,7 @@ from undivided import InputError, Translation
 from undivided.config import SearchConfig
 from undivided.data.subwords import to_one_line
 from undivided.inference.chunks import chunk_lines
-from undivided.inference.pieces import split_at_sentences, split_text
+from undivided.inference.pieces import split_at_sentences, split_line
 from undivided.inference.search_settings import SearchChanges, change_search
 from undivided.inference.translation import decode_translation, encode_texts, search_texts
 
@@ -18,17 +18,17 @@ LINES = [source for source, _ in sentences(12, seed=9)]
 
 def pieces_of(translator, text):
     tokens = len(translator.artifact.tokenizer.source.encode([text])[0])
-    return split_text(text, tokens, translator.usual, translator.longest)
+    return split_line(text, tokens, translator.limits)
 
 
 def test_each_step_of_translation_can_be_called_alone(translator):
     """Text → pieces → ids → hypotheses → text."""
     tokenizer, config, lines = translator.artifact.tokenizer, translator.search_config(), [LINES[0], " ".join(LINES[:6])]
-    texts = encode_texts(lines, tokenizer.source, translator.usual, translator.longest)
+    texts = encode_texts(lines, tokenizer.source, translator.limits)
     assert [len(each.pieces) for each in texts] == [len(each.ids) for each in texts] == [1, 6]
     found = dict(search_texts(translator.engine, texts, config, [[], []], [0, 0]))
     assert [len(found[index]) for index in range(2)] == [1, 6]
-    results = [decode_translation(line, texts[n].pieces, found[n], tokenizer.target) for n, line in enumerate(lines)]
+    results = [decode_translation(line, texts[n], found[n], tokenizer.target) for n, line in enumerate(lines)]
     assert results == list(translator.stream(lines))
 
 
@@ -118,7 +118,7 @@ def test_long_text_is_translated_in_pieces_that_fit(translator, text):
     pieces = pieces_of(translator, text)
     assert "".join(piece + space for piece, space in pieces) == text
     lengths = [len(row) for row in translator.artifact.tokenizer.source.encode([piece for piece, _ in pieces])]
-    assert max(lengths) <= translator.longest
+    assert max(lengths) <= translator.limits.longest
     result = next(translator.stream([text], beam_size=1))
     assert result.pieces == len(pieces) > 1
     assert "\n" not in result.text
@@ -128,7 +128,7 @@ def test_a_line_longer_than_usual_is_translated_sentence_by_sentence(translator)
     """Or its last sentences would be forgotten: training saw no line with several."""
     text, encode = " ".join(LINES[:6]), translator.artifact.tokenizer.source.encode
     seen = [len(row) for row in encode([source for source, _ in sentences(300)])]
-    assert sum(seen) / len(seen) < translator.usual <= max(seen) < len(encode([text])[0]) <= translator.longest
+    assert sum(seen) / len(seen) < translator.limits.usual <= max(seen) < len(encode([text])[0]) <= translator.limits.longest
     result = next(translator.stream([text]))
     assert result.pieces == 6
     assert result.text == " ".join(translator.translate(LINES[:6]))

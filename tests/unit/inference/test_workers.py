@@ -522,10 +522,10 @@ def test_another_translation_is_refused_with_what_changed(tmp_path, model, text)
     plan = make_plan(str(model), str(copy), tmp_path / "out.shards", GREEDY, None, False, "auto", 1)
     plan.folder.mkdir()
     plan.start()
-    with pytest.raises(InputError, match=r"beam_size was 1, now None") as caught:
+    with pytest.raises(InputError, match=r"beam_size was 1, now not set") as caught:
         translate_file(str(model), str(copy), str(tmp_path / "out"), 1, Console(quiet=True))
     assert "remove the folder to start over" in str(caught.value)
-    with pytest.raises(InputError, match="scores was False, now True"):
+    with pytest.raises(InputError, match="scores was false, now true"):
         share(model, copy, tmp_path / "out", scores=True)
     copy.write_bytes(copy.read_bytes() + b"one more\n")
     with pytest.raises(InputError, match="sha256 of the text was"):

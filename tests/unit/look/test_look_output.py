@@ -14,7 +14,17 @@ import pytest
 from samples import sentences, write_lines
 from undivided import InputError
 from undivided.inference.search import forced_scores, search
-from undivided.look import View, count_what_if_runs, look, output_format, render_page, run_what_if, save_look, summarize
+from undivided.look import (
+    View,
+    count_what_if_runs,
+    look,
+    look_pieces,
+    output_format,
+    render_page,
+    run_what_if,
+    save_look,
+    summarize,
+)
 from undivided.look.html import MODULES, embed_json, inline_module, pack, read_part
 from undivided.look.text import fit_token, pad_to_width, terminal_width
 from undivided.look.what_if import find_heads
@@ -336,3 +346,20 @@ def test_command_on_a_corpus(run, model, tmp_path):
     values = json.loads((tmp_path / "h.json").read_text())
     assert len(values["heads"]) == 6
     assert values["lines"] == 2
+
+
+def test_a_long_line_is_looked_at_as_it_is_translated(run, model, translator, tmp_path):
+    """Sentence by sentence, each by itself; a page shows one of them."""
+    text = " ".join(LINES[:2])
+    assert translator.split(text) == LINES[:2]
+    ran = run("look", model, text, "--fast")
+    assert ran.code == 0
+    assert [line.strip() in ran.out for line in LINES[:2]] == [True, True]
+    assert "this line is translated in 2 pieces" in ran.err
+    wanted = [each.translation for each in look_pieces(translator, text)]
+    assert wanted == [translator.translate(line) for line in LINES[:2]]
+    ran = run("look", model, text, "--fast", "--piece", "2", "-o", tmp_path / "look.json")
+    assert json.loads((tmp_path / "look.json").read_text())["translation"] == wanted[1]
+    assert "piece 2 is shown (--piece N for another)" in ran.err
+    assert run("look", model, text, "--piece", "3").code == 2
+    assert run("look", model, " ".join(LINES * 40), "--fast").code == 0, "longer than training allows"

@@ -351,3 +351,18 @@ def test_a_fresh_model_knows_no_more_and_no_less_than_chance(kind):
         logits = model.logits(model.decode(model.encode(src, None), tgt_in))
     loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), wanted.flatten())
     assert math.log(1000) - 0.1 < float(loss) < math.log(1000) + 1.0
+
+
+def test_a_bias_on_the_logits_is_in_the_loss_too():
+    config = ModelConfig(d_model=8, d_ff=16, n_heads=2, encoder_layers=1, decoder_layers=1, dropout=0.0, output_bias=True)
+    model = make_model(config, 30, 30)
+    with torch.no_grad():
+        model.output_bias.normal_()
+    states, labels = torch.randn(2, 5, 8), torch.randint(4, 30, (2, 5))
+    loss, _ = smoothed_loss(*model.loss_factors(states), labels, 0.1)
+    wanted = torch.nn.functional.cross_entropy(
+        model.logits(states).flatten(0, 1), labels.flatten(), label_smoothing=0.1, reduction="sum"
+    )
+    assert torch.allclose(loss, wanted, atol=1e-4)
+    loss.backward()
+    assert float(model.output_bias.grad.abs().sum()) > 0

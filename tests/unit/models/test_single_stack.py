@@ -296,10 +296,14 @@ def test_images_to_classes(tmp_path, run):
     assert np.mean([name == ["left", "right"][number] for name, number in zip(names, side, strict=True)]) > 0.9
     (tmp_path / "one.png").write_bytes(encode_png(read_images(tmp_path / "images.idx")[0, 0]))
     assert run("classify", out, tmp_path / "one.png").out.splitlines()[0] == ran.out.splitlines()[0]
-    (tmp_path / "large.png").write_bytes(encode_png(np.zeros((16, 16), dtype=np.uint8)))
-    refused = run("classify", out, tmp_path / "large.png")
-    assert (refused.code, refused.err.count("\n")) == (2, 1)
-    assert "images of 16 × 16 pixels in grey, but this model was trained on 8 × 8" in refused.err
+    large = read_images(tmp_path / "images.idx")[0, 0].repeat(3, axis=0).repeat(3, axis=1)
+    (tmp_path / "large.png").write_bytes(encode_png(large[:, :, None].repeat(3, axis=2)))
+    resized = run("classify", out, tmp_path / "large.png")
+    assert resized.out.splitlines()[0] == ran.out.splitlines()[0], "in colour and three times as large, it is the same image"
+    assert "large.png: made 1 × 8 × 8 (channels × height × width), as in training; it is 3 × 24 × 24" in resized.err
+    refused = run("look", out, "a")
+    assert refused.code == 2
+    assert "look follows translators alone. Use it with: undivided classify" in refused.err
     with pytest.raises(InputError, match="does not translate"):
         load_artifact(out)
 

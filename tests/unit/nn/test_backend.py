@@ -160,7 +160,7 @@ def test_shapes_that_do_not_fit_are_refused():
 
 @pytest.mark.parametrize("length", [5, 140])
 def test_a_variant_of_attention_turns_the_kernels_off(monkeypatch, length):
-    """As the docstring of `nn.attention` says: change `attend`, and say that it is not Eq. 1."""
+    """As docs/variants.md says: change `attend`, and nothing else."""
     calls = []
 
     def uniform(query, key, value, mask=None, dropout=None, owner=None):
@@ -168,11 +168,15 @@ def test_a_variant_of_attention_turns_the_kernels_off(monkeypatch, length):
         return value.mean(dim=-2, keepdim=True).expand(*query.shape[:-1], -1)
 
     layer, x = MultiHeadAttention(ModelConfig(d_model=32, n_heads=2)), torch.randn(2, length, 32)
-    monkeypatch.setattr(attention_module, "attend", uniform)
     if length == 5:
+        original = attention_module.attend
+        monkeypatch.setattr(attention_module, "attend", lambda *args: calls.append(len(args)) or original(*args))
         layer(x, None)
-        assert calls == [], "Eq. 1 of a short sentence is computed by a kernel"
-    monkeypatch.setattr(attention_module, "IS_EQ_1", False)
+        calls = [each for each in calls if each != 4]
+        assert calls == [], "Eq. 1 of a short sentence is computed by a kernel; 4 arguments are those of the trial"
+    monkeypatch.setattr(attention_module, "attend", uniform)
+    assert not attention_module.is_eq_1()
+    calls.clear()
     values = layer.qkv(x)[..., 64:].mean(dim=1, keepdim=True).expand(-1, length, -1)
     torch.testing.assert_close(layer(x, None), layer.output(values))
     assert calls == [layer]
@@ -182,11 +186,25 @@ def test_no_fused_attention_stands_in_for_a_variant(monkeypatch):
     query, key, value = (torch.randn(1, 2, 140, 16) for _ in range(3))
     fused = []
     monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *args, **more: fused.append(1) or args[2])
-    attention_module.attend(query, key, value)
+    attention_module.attend_fused(query, key, value)
     assert fused == [1]
-    monkeypatch.setattr(attention_module, "IS_EQ_1", False)
-    attention_module.attend(query, key, value)
+    monkeypatch.setattr(attention_module, "attend", lambda query, key, value, *_: value + 0.1)
+    attention_module.attend_fused(query, key, value)
     assert fused == [1]
+
+
+@pytest.mark.parametrize("edit", ["no scale", "no mask", "other softmax", "other shape"])
+def test_edits_of_attend_are_noticed(monkeypatch, edit):
+    def edited(query, key, value, mask=None, dropout=None, owner=None):
+        scores = query @ key.transpose(-2, -1) * (1 if edit == "no scale" else query.shape[-1] ** -0.5)
+        if mask is not None and edit != "no mask":
+            scores = scores.masked_fill(~mask, -1e9)
+        weights = (scores * 1.1 if edit == "other softmax" else scores).softmax(dim=-1)
+        return (weights @ value)[..., :-1] if edit == "other shape" else weights @ value
+
+    assert attention_module.is_eq_1()
+    monkeypatch.setattr(attention_module, "attend", edited)
+    assert not attention_module.is_eq_1()
 
 
 def test_another_norm_is_used_as_it_is():

@@ -167,6 +167,14 @@ def test_all_pages_pictures_and_the_index_are_written_and_one_is_rewritten(tmp_p
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
 
+def test_the_index_lists_what_is_there(tmp_path):
+    assert main(["paper", "faq", "--out", str(tmp_path), "--quick", "-q", "--only", "sqrt-dk"]) == 0
+    for ending in (".md", ".ko.md"):
+        linked = re.findall(r"\]\(([\w.-]+)\)", (tmp_path / f"README{ending}").read_text(encoding="utf-8"))
+        assert f"sqrt-dk{ending}" in linked
+        assert not {f"{name}{ending}" for name in NAMES if name != "sqrt-dk"} & set(linked)
+
+
 def test_an_unknown_question_is_told(capsys, tmp_path):
     assert main(["paper", "faq", "--out", str(tmp_path / "new"), "--only", "nonsense"]) == 2
     said = capsys.readouterr().err

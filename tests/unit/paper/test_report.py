@@ -9,9 +9,21 @@ def test_numbers_stand_to_the_right():
     assert lines == ["| name | F1 | mixed |", "| --- | ---: | --- |", "| a | 1.5 | x |", "| b | – | 2 |"]
 
 
-def test_a_command_has_no_path_of_this_machine():
-    said = format_command(["paper", "table4", "recipes/a.yaml", "--trees", "/home/me/trees", "--report=/tmp/r.md", "--x=1", "a b"])
-    assert said == "undivided paper table4 recipes/a.yaml --trees trees --report=r.md --x=1 'a b'"
+def test_a_command_can_be_run_again_as_it_is(tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    given = [
+        "paper",
+        "table4",
+        "a.yaml",
+        "--trees",
+        str(tmp_path / "trees"),
+        f"--report={tmp_path / 'here' / 'r.md'}",
+        "--x=1",
+        "a b",
+    ]
+    said = format_command([*given, "/elsewhere/far"])
+    assert said == "undivided paper table4 a.yaml --trees ../trees --report=r.md --x=1 'a b' /elsewhere/far"
 
 
 def test_a_report_begins_with_its_command_and_is_written_whole(tmp_path):

@@ -263,7 +263,7 @@ def test_in_the_compact_form_a_search_writes_nothing_but_trees(table, beam):
 
 def test_what_is_longer_than_training_is_still_parsed(table):
     translator = Translator(table / "out" / "tiny" / "model", engine="torch")
-    long = ["cell"] * (translator.longest + 5)
+    long = ["cell"] * (translator.limits.longest + 5)
     (output,) = generate_outputs(translator, [long], SearchConfig(beam_size=2, max_extra=5))
     assert output.pieces > 1
     assert words(repair_with_faults(output.text, long)[0]) == long

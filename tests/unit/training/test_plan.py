@@ -65,7 +65,7 @@ def test_a_plan_is_of_the_model_that_training_would_make(tmp_path, model):
     source, target = write_pairs(tmp_path, "train", sentences(40))
     values = {"data": {"train": [{"source": source, "target": target}]}}
     recipe = preview_recipe(values, Console(quiet=True))
-    assert (recipe.preset, recipe.tokens.vocab_size) == ("tiny", 2_000)
+    assert (recipe.preset, recipe.model.encoder_layers, recipe.tokens.vocab_size) == ("", 3, 2_000)
     assert preview_recipe(values | {"preset": "small"}, Console(quiet=True)).model.d_model == 256
     there = load_artifact(model)
     recipe = preview_recipe({"train": {"start": str(model)}}, Console(quiet=True))
@@ -76,3 +76,12 @@ def test_a_plan_is_of_the_model_that_training_would_make(tmp_path, model):
 def test_a_plan_does_without_files_that_are_not_there(tmp_path):
     absent = {"source": str(tmp_path / "a"), "target": str(tmp_path / "b")}
     assert preview_recipe({"data": {"train": [absent]}}, Console(quiet=True)) == build_recipe({"data": {"train": [absent]}})
+
+
+def test_a_plan_promises_no_second_on_a_gpu():
+    """A small model is bound by launching kernels: 8,000 steps take minutes on any GPU."""
+    plan = make_plan(build_recipe({"preset": "tiny", "tokens": {"vocab_size": 4000}}))
+    said = report(plan, None)
+    assert "arithmetic from their data sheets, not measured; a step is taken to last at least 20 ms" in said
+    (line,) = (line for line in said.splitlines() if line.startswith("H100"))
+    assert line.startswith("H100              2:40 min on one"), line

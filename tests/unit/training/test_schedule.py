@@ -39,6 +39,13 @@ def test_cosine_ends_with_the_time():
     assert learning_rate(5, config, 64, seconds=120) == pytest.approx(0)
 
 
+def test_on_a_slow_machine_the_warmup_ends_with_a_tenth_of_the_time():
+    config = TrainConfig(schedule="cosine", warmup_steps=1000, max_steps=1_000_000, rate=1.0, minutes=2)
+    assert learning_rate(2, config, 64, seconds=6) == pytest.approx(0.5)
+    assert learning_rate(2, config, 64, seconds=13) > 0.95
+    assert learning_rate(500, config, 64, seconds=1) == pytest.approx(0.5)
+
+
 def test_a_warmup_longer_than_training_is_no_fault():
     assert rates([10], schedule="cosine", warmup_steps=100, max_steps=10, rate=1.0) == [pytest.approx(0.1)]
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+import re
 import shutil
 
 import pytest
@@ -113,3 +114,29 @@ def test_settings_that_cannot_be_leave_the_folder_free(model, values):
     with pytest.raises(InputError, match="not of the same shape"):
         train(values | {"model": {"d_model": 8}}, Console(stream=io.StringIO()))
     assert f"weights from {model}" in train_barely(values)[1]
+
+
+def test_what_fine_tuning_gained_and_lost_is_said(model, values, tmp_path):
+    """The old data is that of the model folder, as long as it holds what the folder says."""
+    _, said = train_barely(values)
+    assert "on the new data (5 pairs): BLEU " in said
+    assert "on the old data (20 pairs): BLEU " in said
+    before, after = re.findall(r"on the old data .*BLEU ([\d.]+) before fine-tuning, ([\d.]+) after", said)[0]
+    assert before == after, "two steps with a rate of next to nothing"
+    assert float(before) > 5
+
+
+def test_old_data_may_be_named(values, tmp_path):
+    values["data"]["old_valid"] = [write_pairs(tmp_path, "old", sentences(7, seed=3))]
+    assert "on the old data (7 pairs)" in train_barely(values)[1]
+
+
+def test_old_data_that_changed_is_not_used(model, values, tmp_path):
+    there = load_artifact(model)
+    changed = {"valid": dict.fromkeys(there.facts["data"]["valid"], "0" * 64)}
+    save_artifact(dataclasses.replace(there, facts=there.facts | {"data": changed}), tmp_path / "changed")
+    values["train"]["start"] = str(tmp_path / "changed")
+    _, said = train_barely(values)
+    assert "on the old data" not in said
+    assert "what it forgot is not measured" in said
+    assert "--old-valid" in said

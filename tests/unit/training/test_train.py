@@ -41,3 +41,31 @@ def test_what_is_left_is_told_at_the_pace_of_the_last_steps():
     state = RunState(step=1000, target_tokens=2_000_000, seconds=4000.0, meter=Meter(tokens=100_000, seconds=100.0))
     assert state.at_this_pace == pytest.approx(2000.0)
     assert RunState(step=1000, target_tokens=2_000_000, seconds=4000.0).at_this_pace == 4000.0
+
+
+def test_the_log_has_norm_clipping_rate_memory_and_validation_by_length(tmp_path):
+    import json
+
+    from samples import sentences, tiny_recipe, write_pairs
+    from undivided.core.console import Console
+    from undivided.training.loop import train
+
+    values = tiny_recipe(tmp_path / "m", *(write_pairs(tmp_path, name, sentences(40)) for name in ("train", "valid")))
+    values["train"] |= {"max_steps": 4, "log_every": 2, "validate_every": 2, "clip": 0.01}
+    train(values, Console(quiet=True))
+    lines = [json.loads(line) for line in (tmp_path / "m" / "training" / "log.jsonl").read_text().splitlines()]
+    step = next(line for line in lines if line["event"] == "step")
+    assert step["gradient_norm"] > 0.01
+    assert step["clipped"] == 1.0
+    assert step["rate"] > 0
+    assert step["memory_bytes"] > 1e7
+    validation = next(line for line in lines if line["event"] == "validation")
+    assert any(name.startswith("bleu_") and name.endswith("_subwords") for name in validation)
+
+
+def test_numbers_say_what_they_are():
+    from undivided.inference.score import Score
+    from undivided.training.tasks.contract import Validation
+
+    shown = str(Validation(Score("probability", 12.5, ""), {"perplexity": 8.0}, {"hidden": 1.0}))
+    assert shown == "probability 12.50 % (geometric mean over the tokens of the validation text), perplexity 8.00"

@@ -10,26 +10,13 @@ import sys
 from pathlib import Path
 
 from undivided.cli.demo.corpus import TARGETS, prepare_corpus
-from undivided.config.settings import Values, merge, suggest
+from undivided.config.settings import Values, suggest
 from undivided.core.console import Console, Progress, plural, printable
 from undivided.core.errors import InputError
 from undivided.data.text_files import read_lines
 from undivided.inference.score import score
 from undivided.inference.translator import Translator
 from undivided.training.loop import Stopped, train
-
-SETTINGS: Values = {
-    "preset": "tiny",
-    "tokens": {"vocab_size": 4000},
-    "model": {"norm": "pre", "dropout": 0.0, "encoder_layers": 3, "decoder_layers": 3},
-    "batches": {"tokens": 1024},
-    "train": {
-        "schedule": "cosine", "rate": 0.005, "warmup_steps": 200, "clip": 1.0, "max_steps": 1_000_000, "patience": 0,
-        "validate_every": 1000, "save_every": 500, "keep_last": 2, "average": 1,
-    },
-    "search": {"length_penalty": 1.0},
-}  # fmt: skip
-"""What the demo changes in the preset; the time limit comes from `--minutes`."""
 
 
 def demo(pair: str, minutes: float, out: Path, console: Console) -> None:
@@ -69,11 +56,11 @@ def minutes_spent(log: Path) -> float:
 
 
 def make_recipe(pair: str, minutes: float, home: Path) -> Values:
-    """The settings of the demo's training."""
+    """What the demo trains: files and minutes, and nothing that `undivided train` would not choose by itself."""
     source, target = pair.split("-")
     data = {part: [[str(home / "corpus" / f"{part}.{lang}") for lang in (source, target)]] for part in ("train", "valid")}
     place = {"out": str(home / "model"), "minutes": minutes}
-    return merge(SETTINGS, {"data": {**data, "source_lang": source, "target_lang": target}, "train": place})
+    return {"data": {**data, "source_lang": source, "target_lang": target}, "train": place}
 
 
 def show(pair: str, home: Path, console: Console) -> None:

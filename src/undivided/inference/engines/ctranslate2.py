@@ -114,6 +114,7 @@ class CTranslate2Engine:
             length_penalty=config.length_penalty,
             max_decoding_length=max(limits),
             max_input_length=0,
+            no_repeat_ngram_size=config.no_repeat_ngram,
             return_scores=True,
             return_end_token=True,
             disable_unk=True,
@@ -139,7 +140,7 @@ class CTranslate2Engine:
             finished = bool(tokens) and tokens[-1] == EOS
             share = len(tokens) / len(words)  # a hypothesis that is cut keeps about this share of its log-probability
             log_probability = share * score * len(words) ** config.length_penalty
-            ours = log_probability / float(length_penalty(len(tokens), config.length_penalty))
+            ours = log_probability / float(length_penalty(len(tokens), config.length_penalty, config.length_norm))
             found.append(Hypothesis(tokens[:-1] if finished else tokens, log_probability, ours, finished))
         return sorted(found, key=lambda each: (-each.finished, -each.score))[: config.n_best]
 

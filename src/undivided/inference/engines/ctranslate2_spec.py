@@ -8,6 +8,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from undivided.artifact import Artifact
+from undivided.core.ids import BOS, EOS, UNK
 from undivided.models import Transformer
 
 
@@ -32,6 +33,8 @@ def make_spec(artifact: Artifact, positions: int) -> Any:
     spec.register_source_vocabulary(source.pieces(range(len(source))))
     spec.register_target_vocabulary(target.pieces(range(len(target))))
     spec.config.add_source_eos = True
+    names = target.pieces([UNK, BOS, EOS])
+    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = names
     spec.config.decoder_start_token = spec.config.bos_token
     return spec
 
@@ -57,7 +60,7 @@ def _fill(spec: Any, model: Transformer, positions: np.ndarray) -> None:
         (spec.decoder, model.decoder, model.decoder_norm),
     ):
         side.position_encodings.encodings = positions
-        side.scale_embeddings = True
+        side.scale_embeddings = model.config.scale_embeddings
         if isinstance(norm, nn.LayerNorm):
             _norm(side.layer_norm, norm)
         for layer_spec, layer in zip(side.layer, layers, strict=True):
@@ -65,6 +68,8 @@ def _fill(spec: Any, model: Transformer, positions: np.ndarray) -> None:
     spec.encoder.embeddings[0].weight = _array(model.source_embedding.weight)
     spec.decoder.embeddings.weight = _array(model.target_embedding.weight)
     spec.decoder.projection.weight = _array(model.output_weight)
+    if model.output_bias is not None:
+        spec.decoder.projection.bias = _array(model.output_bias)
 
 
 def _layer(spec: Any, layer: Any) -> None:

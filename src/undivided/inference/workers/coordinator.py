@@ -8,6 +8,7 @@ from collections import Counter, deque
 from pathlib import Path
 
 from undivided import __version__
+from undivided.artifact import find_unfinished
 from undivided.config import check_threads
 from undivided.core import manifest
 from undivided.core.console import Console, LimitedWarnings, Progress, plural
@@ -15,6 +16,7 @@ from undivided.core.errors import InputError, UndividedError
 from undivided.core.files import sha256_of
 from undivided.core.locks import lock_folder
 from undivided.core.signals import Stopped, handle_stop_signals
+from undivided.data.text_files import is_compressed
 from undivided.inference.search_settings import SearchChanges
 from undivided.inference.workers.joined_output import JoinedOutput
 from undivided.inference.workers.process_pool import Event, ProcessPool, WorkerPool
@@ -76,7 +78,7 @@ def _stop(number: int) -> None:
 def _check(model: str, source: str, output: str, workers: int, ray: str | None) -> None:
     if source == "-" or output == "-":
         raise InputError("--workers reads a file and writes a file, so that it can resume after a stop: name both, FILE and -o OUT")
-    if Path(source).suffix in (".gz", ".xz", ".zst"):
+    if is_compressed(source):
         raise InputError(f"{source}: --workers reads plain text, so that each worker can read its own part; unpack it first")
     if not Path(source).is_file():
         raise InputError(f"{source}: {'is a directory' if Path(source).is_dir() else 'no such file'}")
@@ -84,6 +86,8 @@ def _check(model: str, source: str, output: str, workers: int, ray: str | None) 
         raise InputError(f"{output}: no such directory to write to")
     if not Path(model).is_dir():
         raise InputError(f"{model}: no such model folder")
+    if find_unfinished(Path(model)):
+        raise InputError(f"{model}: --workers needs a model, and this training has written none; make one: undivided average")
     if workers < (0 if ray else 1):
         raise InputError(f"--workers: {workers} is less than 1")
     cores = os.cpu_count() or 1

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from undivided.config import CHUNK_LINES
+from undivided.config.settings import in_words
 from undivided.core.console import plural
 from undivided.core.errors import InputError
 from undivided.core.files import read_json, sha256_of, write_atomic
@@ -174,7 +175,7 @@ class ShardPlan:
         known = before.keys() | self.settings.keys()
         changed = [name for name in sorted(known) if before.get(name) != self.settings.get(name)]
         if changed:
-            changes = [f"{name} was {before.get(name)!r}, now {self.settings.get(name)!r}" for name in changed]
+            changes = [f"{name} was {in_words(before.get(name))}, now {in_words(self.settings.get(name))}" for name in changed]
             raise InputError(
                 f"{self.folder} holds the shards of another translation; resume that one, or remove the folder to start over:"
                 "\n  - " + "\n  - ".join(changes)

@@ -56,7 +56,7 @@ class Worker:
             begins = None if prefixes is None else list(islice(prefixes, len(chunk)))
             for result in self.translator.stream(chunk, begins, advance, number, **self.job.search):
                 number += 1
-                for problem in describe_problems(number, result, n_best):
+                for problem in describe_problems(number, result, self.translator.judge(result)):
                     warnings.add(problem)
                 yield format_line(number, result, self.job.scores, n_best)
 

@@ -111,7 +111,7 @@ def _usable_pairs(translator: Translator, files: CorpusFiles) -> Iterator[Pair]:
     tokenizer = translator.artifact.tokenizer
     for pair in read_pairs(files, DataConfig(), CorpusReport(corpus_name(files))):
         sides = (tokenizer.source.encode([pair.source])[0], tokenizer.target.encode([pair.target])[0])
-        if max(map(len, sides)) <= translator.longest:
+        if max(map(len, sides)) <= translator.limits.longest:
             yield pair
 
 

@@ -64,5 +64,5 @@ def faq(out: Path, console: Console, only: str = "", quick: bool = False) -> lis
         console.say(f"{question.name} …")
         answers[question.name] = answer_question(question, out, quick)
         write_answers(out / ANSWERS, {each.name: answers[each.name] for each in QUESTIONS if each.name in answers})
-    write_index(out, [question.name for question in QUESTIONS])
+    write_index(out, [question.name for question in QUESTIONS if (out / f"{question.name}.md").exists()])
     return [out / f"{question.name}.md" for question in questions]

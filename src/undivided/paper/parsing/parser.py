@@ -178,7 +178,7 @@ def _constrained_trees(
     rows = tokenizer.source.encode([source_text(sentence) for sentence in sentences])
     counts = [[len(row) - 1 for row in tokenizer.source.encode(sentence)] for sentence in sentences]
     spans = zip(rows, counts, strict=True)
-    fit = [place for place, (row, each) in enumerate(spans) if 0 < sum(each) == len(row) - 1 < translator.longest]
+    fit = [place for place, (row, each) in enumerate(spans) if 0 < sum(each) == len(row) - 1 < translator.limits.longest]
     results = TorchEngine(translator.artifact).search(
         [rows[place] for place in fit],
         replace(search, n_best=1),
@@ -242,7 +242,7 @@ def parse_lines(
     batch: list[list[str]] = []
     for number, line in enumerate(lines, 1):
         batch.append([unescape_brackets(word) for word in line.split()] if ready else tokenise_text(line))
-        if len(batch[-1]) > translator.longest:
+        if len(batch[-1]) > translator.limits.longest:
             console.warn(f"line {number}: {plural(len(batch[-1]), 'word')}, more than in training; parsed in pieces")
         if len(batch) == 500:
             yield from _parse_batch(translator, batch, config)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -20,19 +22,25 @@ class BatchLoss(NamedTuple):
     tokens: int
 
 
+UNITS = {"probability": " % (geometric mean over the tokens of the validation text)", "accuracy": " %"}
+"""What a number is, where its name does not say it."""
+
+
 class Validation(NamedTuple):
     """What validation found: the quality that decides which model is best (more is better), and other numbers."""
 
     quality: Score
     numbers: dict[str, float]
+    details: Mapping[str, float] = MappingProxyType({})
+    """Numbers for the log file alone."""
 
     def __str__(self) -> str:
         others = "".join(f", {name} {value:.2f}" for name, value in self.numbers.items())
-        return f"{self.quality.name} {self.quality.score:.2f}{others}"
+        return f"{self.quality.name} {self.quality.score:.2f}{UNITS.get(self.quality.name, '')}{others}"
 
     def log_entry(self) -> dict[str, float | str]:
         """The same for the log file."""
-        return {self.quality.name.lower(): self.quality.score, "signature": self.quality.signature, **self.numbers}
+        return {self.quality.name.lower(): self.quality.score, "signature": self.quality.signature, **self.numbers, **self.details}
 
 
 BatchType = TypeVar("BatchType", bound=Batch)

@@ -13,18 +13,16 @@ from undivided.artifact import Artifact, save_artifact
 from undivided.core.console import Console, plural
 from undivided.core.ids import PAD
 from undivided.data.batches import BatchStream, PairBatch, load_batch
-from undivided.data.corpus import CorpusReport, corpus_name, read_pairs
 from undivided.data.store import SampledStore
-from undivided.inference.score import bleu, perplexity
+from undivided.inference.score import bleu, bleu_by_length, perplexity
 from undivided.inference.translator import Translator
+from undivided.inference.verdicts import calibrate
 from undivided.models import Seq2Seq, make_model
 from undivided.nn.loss import consistent_loss, smoothed_loss
+from undivided.training.lines import measure_lines
 from undivided.training.prepare import Prepared
 from undivided.training.shortlists import load_or_learn_shortlist
 from undivided.training.tasks.contract import BatchLoss, Validation
-
-USUAL = 0.95
-"""The share of training sources that are no longer than what counts as usual."""
 
 
 class TranslationTask:
@@ -42,7 +40,9 @@ class TranslationTask:
         self.stream = BatchStream(self.texts, recipe.batches, seed)
         self.epoch_tokens = self.store.target_tokens
         self.model = self.make_model()
-        pairs = [p for files in recipe.data.valid for p in read_pairs(files, recipe.data, CorpusReport(corpus_name(files)))]
+        pairs = prepared.validation_pairs()
+        self.usual: dict[str, float] = {}
+        """What translations are usually like, as of the last validation."""
         self.valid = [pair.source for pair in pairs], [pair.target for pair in pairs]
 
     def __str__(self) -> str:
@@ -55,10 +55,10 @@ class TranslationTask:
     def loss(self, batch: PairBatch) -> BatchLoss:
         """Label-smoothed loss of predicting each target token from those before it. [paper 3.1, 5.4]"""
         tokens, padding = int((batch.tgt_out != PAD).sum()), not bool(batch.src_mask.all())
-        batch, config, weight = batch.to(self.device), self.recipe.train, self.model.output_weight
+        batch, config = batch.to(self.device), self.recipe.train
         passed = batch.repeat() if config.consistency else batch
         memory = self.model.encode(passed.src, passed.src_mask if padding else None)
-        states = self.model.decode(memory, passed.tgt_in)
+        states, weight = self.model.loss_factors(self.model.decode(memory, passed.tgt_in))
         if config.consistency:
             found = consistent_loss(states, weight, batch.tgt_out, config.label_smoothing, config.consistency)
         else:
@@ -72,9 +72,13 @@ class TranslationTask:
         config = self.recipe.train
         sources, targets = (side[: config.validate_lines] for side in self.valid)
         translator = Translator(Artifact(self.recipe, self.tokenizer, self.model))
-        outputs = [result.text for result in translator.stream(sources, beam_size=config.validate_beam, n_best=1)]
+        results = list(translator.stream(sources, beam_size=config.validate_beam, n_best=1))
+        self.usual = calibrate(results)
+        outputs = [result.text for result in results]
         quality = bleu(outputs, targets, self.recipe.data.target_lang)
-        return Validation(quality, {"perplexity": perplexity(translator, *self.valid)})
+        lengths = [len(row) for row in self.tokenizer.source.encode(sources)]
+        details = bleu_by_length(lengths, outputs, targets, self.recipe.data.target_lang)
+        return Validation(quality, {"perplexity": perplexity(translator, *self.valid)}, details)
 
     def make_model(self) -> Seq2Seq:
         """A new model with random weights."""
@@ -85,10 +89,10 @@ class TranslationTask:
         self.model = cast("Seq2Seq", model)
 
     def facts(self) -> dict[str, Any]:
-        """The vocabulary, how long sources usually are, and the digests of the corpora."""
-        lengths, _ = self.store.lengths(np.arange(len(self.store)))
-        usual = int(np.quantile(lengths, USUAL))
-        return {"vocabulary": len(self.tokenizer.target), "usual_length": usual, "data": self.prepared.data_digests()}
+        """The vocabulary, what training lines are like, and the digests of the corpora."""
+        lines = measure_lines(self.store, self.tokenizer.source, self.recipe.data.source_lang)
+        usual = {"usual": self.usual} if self.usual else {}
+        return {"vocabulary": len(self.tokenizer.target), **lines, **usual, "data": self.prepared.data_digests()}
 
     def export(self, out: Path, facts: dict[str, Any]) -> None:
         """Write the model folder."""

@@ -1,0 +1,54 @@
+"""A training that was stopped before it wrote a model: its last complete checkpoint, recipe and subwords are one.
+
+Importing this must not import torch.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from undivided.core import manifest
+from undivided.core.errors import InputError
+from undivided.core.files import read_json
+
+WEIGHTS = "model.safetensors"
+
+
+class Unfinished(NamedTuple):
+    """What a stopped training left."""
+
+    checkpoint: Path
+    subwords: Path
+    recipe: dict[str, Any]
+    step: int
+
+
+def find_unfinished(folder: Path) -> Unfinished | None:
+    """The last complete checkpoint of a training that has written no model; None where there is a model, or no checkpoint."""
+    training = folder / "training"
+    if (manifest.current_folder(folder) / manifest.NAME).is_file() or not (training / "recipe.json").is_file():
+        return None
+    checkpoint = _last_complete(training / "checkpoints")
+    if checkpoint is None:
+        return None
+    recipe = read_json(training / "recipe.json").get("recipe")
+    if not isinstance(recipe, dict):
+        raise InputError(f"{training / 'recipe.json'}: damaged: it describes no model")
+    if not (checkpoint / WEIGHTS).is_file():
+        raise InputError(
+            f"{folder}: training has not written a model yet, and its checkpoints are in parts, one for each process; resume it"
+        )
+    return Unfinished(checkpoint, training / "subwords", recipe, int(checkpoint.name[5:]))
+
+
+def _last_complete(checkpoints: Path) -> Path | None:
+    names = os.listdir(checkpoints) if checkpoints.is_dir() else []
+    for name in sorted((name for name in names if name.startswith("step-") and name[5:].isdigit()), reverse=True):
+        try:
+            manifest.verify(checkpoints / name, ["state.json"])
+        except (InputError, OSError):
+            continue
+        return checkpoints / name
+    return None

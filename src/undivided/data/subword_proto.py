@@ -1,0 +1,137 @@
+"""The bytes of a sentencepiece model: read its pieces, and write them in another order under other ids.
+
+Only what is needed of protobuf is here: a model is a list of fields, each a number, a wire type and bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from undivided.core.errors import InputError
+from undivided.core.ids import BOS, EOS, PAD, UNK
+
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
+"""Types of pieces."""
+
+PIECES, TRAINER, NORMALIZER = 1, 2, 3
+BYTE_FALLBACK, UNK_ID, BOS_ID, EOS_ID, PAD_ID = 35, 40, 41, 42, 43
+LEAST_SCORE = -1e9
+"""Of a piece that text is never split into: merges try it last."""
+
+
+class Piece(NamedTuple):
+    """One subword of a sentencepiece model."""
+
+    text: str
+    score: float
+    type: int
+
+
+class Field(NamedTuple):
+    """A field of a message: its number, and a whole number or bytes."""
+
+    number: int
+    value: int | bytes
+
+
+def read_fields(message: bytes) -> Iterator[Field]:
+    """The fields of a message; ValueError or IndexError where it is none."""
+    place = 0
+    while place < len(message):
+        key, place = _read_varint(message, place)
+        number, wire = key >> 3, key & 7
+        if wire == 0:
+            value, place = _read_varint(message, place)
+            yield Field(number, value)
+            continue
+        size = {1: 8, 5: 4}.get(wire, 0)
+        if wire == 2:
+            size, place = _read_varint(message, place)
+        elif not size:
+            raise ValueError(f"a field of the unknown wire type {wire}")
+        if place + size > len(message):
+            raise ValueError("it ends in the middle of a field")
+        yield Field(number, message[place : place + size])
+        place += size
+
+
+def _read_varint(message: bytes, place: int) -> tuple[int, int]:
+    value = shift = 0
+    while shift < 64:
+        byte = message[place]
+        value |= (byte & 0x7F) << shift
+        place, shift = place + 1, shift + 7
+        if byte < 0x80:
+            return value, place
+    raise ValueError("a number of more than 64 bits")
+
+
+def _varint(value: int) -> bytes:
+    result = bytearray()
+    while value >= 0x80:
+        result.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*result, value])
+
+
+def _bytes_field(number: int, content: bytes) -> bytes:
+    return _varint(number << 3 | 2) + _varint(len(content)) + content
+
+
+def _piece(message: bytes) -> Piece:
+    found = dict(read_fields(message))
+    text, score = found.get(1, b""), found.get(2, b"\0\0\0\0")
+    if not isinstance(text, bytes) or not isinstance(score, bytes):
+        raise ValueError("a piece without text or score")
+    return Piece(text.decode("utf-8"), struct.unpack("<f", score)[0], int(found.get(3, NORMAL)))
+
+
+def read_pieces(model: bytes) -> list[Piece]:
+    """The pieces of a sentencepiece model, in the order of their ids."""
+    try:
+        return [_piece(value) for number, value in read_fields(model) if number == PIECES and isinstance(value, bytes)]
+    except (ValueError, IndexError, struct.error, TypeError) as error:
+        raise InputError(f"the subword model is damaged: it is no sentencepiece model: {error}") from None
+
+
+def spells_bytes(model: bytes) -> bool:
+    """Whether text stays as it is and unknown characters become bytes, as in the subwords that we learn."""
+    try:
+        sections = {number: value for number, value in read_fields(model) if number in (TRAINER, NORMALIZER)}
+        trainer, normalizer = (dict(read_fields(bytes(sections.get(part, b"")))) for part in (TRAINER, NORMALIZER))
+    except (ValueError, IndexError):
+        return False
+    return bool(trainer.get(BYTE_FALLBACK)) and normalizer.get(1) == b"identity"
+
+
+def reorder_pieces(model: bytes, vocabulary: Sequence[str], scores: Sequence[float] | None = None) -> bytes:
+    """The same sentencepiece model with the ids of a vocabulary, whose first four are `<pad> <unk> <s> </s>`.
+
+    Every piece of the model that text can be split into must be in the vocabulary. What the vocabulary has beside them, text is
+    never split into, unless `scores` say how likely each piece of the vocabulary is.
+    """
+    known = {piece.text: piece for piece in read_pieces(model) if piece.type in (NORMAL, USER_DEFINED, BYTE, UNUSED)}
+    pieces = []
+    for token, text in enumerate(vocabulary):
+        if token <= EOS:
+            pieces.append(Piece(text, 0.0, UNKNOWN if token == UNK else CONTROL))
+        elif scores is not None and not (text in known and known[text].type == BYTE):
+            pieces.append(Piece(text, scores[token], NORMAL))
+        else:
+            pieces.append(known.get(text, Piece(text, LEAST_SCORE, UNUSED)))
+    ids = b"".join(
+        _varint(number << 3) + _varint(value) for number, value in ((UNK_ID, UNK), (BOS_ID, BOS), (EOS_ID, EOS), (PAD_ID, PAD))
+    )
+    written = [_bytes_field(PIECES, _render(piece)) for piece in pieces]
+    for number, value in read_fields(model):
+        # Of a field that is there twice, the last one counts.
+        if number != PIECES and isinstance(value, bytes):
+            written.append(_bytes_field(number, value + ids if number == TRAINER else value))
+    return b"".join(written)
+
+
+def _render(piece: Piece) -> bytes:
+    text, score = _bytes_field(1, piece.text.encode("utf-8")), _varint(2 << 3 | 5) + struct.pack("<f", piece.score)
+    return text + score + _varint(3 << 3) + _varint(piece.type)

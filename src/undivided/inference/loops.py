@@ -1,0 +1,34 @@
+"""Outputs that repeat themselves: found after decoding, and prevented when a sentence is decoded again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+LONGEST_PERIOD = 24
+"""Tokens of the longest sequence whose repetition is looked for."""
+
+FEWEST_REPEATS = 4
+"""A sequence must stand there this often, without a break, to count as a loop; a single token twice as often."""
+
+BLOCKED = 4
+"""Tokens of a sequence that may not occur twice when a sentence is decoded again."""
+
+
+def longest_loop(tokens: Sequence[int]) -> int:
+    """How many tokens the longest loop takes up; 0 where there is none."""
+    return max((_loop(tokens, period) for period in range(1, min(LONGEST_PERIOD, len(tokens) // 2) + 1)), default=0)
+
+
+def _loop(tokens: Sequence[int], period: int) -> int:
+    needed = period * (FEWEST_REPEATS if period > 1 else 2 * FEWEST_REPEATS)
+    longest = run = 0
+    for place in range(period, len(tokens)):
+        run = run + 1 if tokens[place] == tokens[place - period] else 0
+        longest = max(longest, run)
+    return longest + period if longest and longest + period >= needed else 0
+
+
+def is_looped(source: Sequence[int], output: Sequence[int]) -> bool:
+    """Whether an output repeats itself, and not because its source does."""
+    found = longest_loop(output)
+    return found > 0 and found > 2 * longest_loop(source)

@@ -1,0 +1,58 @@
+"""Export a translator as a CTranslate2 folder, with its subword models and a small program that runs it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from undivided.artifact import Artifact
+from undivided.core.errors import InputError, UndividedError
+from undivided.core.files import write_atomic
+from undivided.inference.engines.ctranslate2 import position_count
+from undivided.inference.engines.ctranslate2_convert import TOLERANCE, UnsupportedModel, check_installed, check_supported, parity
+
+EXAMPLE = '''"""Translate lines from stdin: python translate.py < in.txt"""
+
+import sys
+from pathlib import Path
+
+import ctranslate2
+import sentencepiece
+
+here = Path(__file__).parent
+source, target = (sentencepiece.SentencePieceProcessor(str(here / name)) for name in ("source.spm", "target.spm"))
+translator = ctranslate2.Translator(str(here))
+for line in sys.stdin:
+    tokens = source.encode(line.rstrip("\\n"), out_type=str)
+    best = translator.translate_batch([tokens], beam_size=BEAM, length_penalty=ALPHA, disable_unk=True)[0].hypotheses[0]
+    print(target.decode_pieces(best))
+'''
+
+
+def export_ctranslate2(artifact: Artifact, folder: Path, weights: str) -> dict[str, Any]:
+    """Write the folder; the record of how CTranslate2 computes beside us."""
+    try:
+        check_installed()
+        check_supported(artifact)
+    except UnsupportedModel as reason:
+        raise InputError(f"cannot be exported to CTranslate2: {reason}") from None
+    from undivided.inference.engines.ctranslate2_spec import make_spec
+
+    spec = make_spec(artifact, position_count(artifact.recipe.model))
+    spec.validate()
+    spec.optimize(quantization=weights)
+    spec.save(str(folder))
+    for name, side in (("source.spm", artifact.tokenizer.source), ("target.spm", artifact.tokenizer.target)):
+        write_atomic(folder / name, side.model)
+    search = artifact.recipe.search
+    write_atomic(
+        folder / "translate.py", EXAMPLE.replace("BEAM", str(search.beam_size)).replace("ALPHA", str(search.length_penalty))
+    )
+    difference = parity(folder, artifact)
+    allowed = 1e-3 if weights == "float32" else TOLERANCE
+    if not difference <= allowed:
+        raise UndividedError(
+            f"CTranslate2 computes something else with {weights} weights: log-probabilities differ by {difference:.4f} on average, "
+            f"{allowed} is allowed; try --weights float32"
+        )
+    return {"runtime": "CTranslate2", "weights": weights, "mean_difference": difference}

@@ -1,0 +1,72 @@
+"""`import_model`: whatever a path holds, as a model folder of ours, compared with its own runtime where that is installed."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from undivided.artifact import Artifact, save_artifact
+from undivided.core.console import Console
+from undivided.core.errors import InputError
+from undivided.interop.foreign import Imported, plain_file, read_object
+from undivided.interop.parity import compare_logits, transformers_runtime
+
+
+def import_model(path: str | Path, out: str | Path, console: Console, license: str = "") -> Artifact:
+    """Import a model into a new folder; nothing is written unless all of it was read and compared."""
+    source, target = Path(path), Path(out)
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise InputError(f"{target}: exists already; choose a new folder")
+    found = read_model(source, license)
+    record = _compare(found)
+    found.facts["parity"] = record
+    for note in found.notes:
+        console.say(note)
+    console.say(describe_parity(record))
+    artifact = Artifact(found.recipe, found.tokenizer, found.model, found.facts)
+    save_artifact(artifact, target)
+    return artifact
+
+
+def read_model(source: Path, license: str = "") -> Imported:
+    """Read a foreign model, of whatever format it is."""
+    if not source.exists():
+        raise InputError(f"{source}: no such file or folder")
+    if source.is_file():
+        if zipfile.is_zipfile(source) and source.suffix in (".argosmodel", ".zip"):
+            from undivided.interop.argos import import_argos
+
+            return import_argos(source, license)
+        raise InputError(f"{source}: expected a folder of Marian or CTranslate2, or an .argosmodel file")
+    if (source / "model.bin").exists():
+        from undivided.interop.ctranslate2_in import import_ctranslate2
+
+        return import_ctranslate2(source, license)
+    if read_object(plain_file(source, "config.json")).get("format") == "undivided":
+        raise InputError(f"{source}: a model folder of undivided already; use it as it is")
+    from undivided.interop.marian_in import import_marian
+
+    return import_marian(source, license)
+
+
+def _compare(found: Imported) -> dict[str, Any]:
+    """How far our model is from the foreign runtime."""
+    if isinstance(found.runtime, dict):
+        return found.runtime
+    runtime = None if found.runtime is None else transformers_runtime(*found.runtime)
+    if runtime is None:
+        return {"runtime": "none", "reason": "transformers is not installed"}
+    return compare_logits(found.model, found.vocabularies, runtime, "transformers")
+
+
+def describe_parity(record: dict[str, Any]) -> str:
+    """The comparison in one line."""
+    if record["runtime"] == "none":
+        return f"not compared with its own runtime: {record['reason']}"
+    if "mean_difference" in record:
+        return f"compared with {record['runtime']}: log-probabilities differ by {record['mean_difference']:.4f} on average"
+    return (
+        f"compared with {record['runtime']} on {record['sentences']} sentences: "
+        f"logits differ by at most {record['largest_logit_difference']:.2g}"
+    )

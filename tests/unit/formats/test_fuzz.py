@@ -1,0 +1,16 @@
+"""Harmed documents of every format: a sentence or a right result, never a traceback or a hang."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
+from format_fuzz import fuzz, seeds
+
+
+@pytest.mark.parametrize("format", seeds())
+def test_harmed_documents(format):
+    counts, wrong = fuzz(format, 400, seed=7)
+    assert [message for _, message in wrong] == []
+    assert counts["translated"] > 20

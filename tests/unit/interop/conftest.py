@@ -1,0 +1,10 @@
+"""What the tests of doors share."""
+
+import pytest
+
+from undivided.core.console import Console
+
+
+@pytest.fixture
+def console():
+    return Console(quiet=True)

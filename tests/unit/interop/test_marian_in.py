@@ -1,0 +1,97 @@
+"""Marian folders of `transformers` come in: the same ids, logits and translations."""
+
+import pytest
+import torch
+
+from marian_models import make_marian, sentences
+from undivided.artifact import load_artifact
+from undivided.config import SearchConfig
+from undivided.core.ids import BOS, EOS
+from undivided.inference.search import search
+from undivided.interop.door import import_model, read_model
+
+CONFIGURATIONS = {
+    "shared": {},
+    "separate": {"separate": True},
+    "untied": {"tied": False},
+    "relu, unscaled, bpe": {"activation": "relu", "scale": False, "kind": "bpe"},
+    "multilingual": {"languages": ("deu", "fra")},
+    "a checkpoint of PyTorch": {"activation": "gelu", "binary": True},
+}
+
+
+@pytest.fixture(params=CONFIGURATIONS, scope="module")
+def pair(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("marian") / "theirs"
+    theirs = make_marian(folder, **CONFIGURATIONS[request.param])
+    return folder, theirs, read_model(folder), CONFIGURATIONS[request.param]
+
+
+def tokenizer_of(folder):
+    from transformers import MarianTokenizer
+
+    return MarianTokenizer.from_pretrained(folder)
+
+
+def texts(options, count):
+    lines = [*sentences(count - 2, 5), "Unknown: Ж  and ▁ spaces", "Ümläute!"]
+    return [f">>deu<< {line}" for line in lines] if options.get("languages") else lines
+
+
+def test_text_becomes_their_ids(pair):
+    folder, _, found, options = pair
+    tokenizer = tokenizer_of(folder)
+    for line in texts(options, 40):
+        ours = [found.vocabularies[0].rows[token] for token in found.tokenizer.source.encode([line])[0]]
+        assert ours == tokenizer(line).input_ids
+
+
+def test_logits_are_theirs(pair):
+    _folder, theirs, found, options = pair
+    source, target = found.vocabularies
+    rows = torch.tensor(target.rows)
+    kept = torch.tensor([not each for each in target.masked])
+    for line in texts(options, 12):
+        src = found.tokenizer.source.encode([line])[0]
+        read = [BOS, *range(5, 25)]
+        with torch.inference_mode():
+            ours = found.model.logits(found.model.decode(found.model.encode(torch.tensor([src]), None), torch.tensor([read])))[0]
+            inputs = torch.tensor([[source.rows[token] for token in src]]), rows[torch.tensor([read])]
+            other = theirs(input_ids=inputs[0], decoder_input_ids=inputs[1]).logits[0]
+        assert torch.allclose(ours[:, kept], other[:, rows[kept]], atol=1e-5)
+        # What they cannot write has no probability here either.
+        assert float(ours.softmax(dim=-1)[:, ~kept].max()) == 0
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_beams_are_those_of_generate(pair):
+    folder, theirs, found, options = pair
+    compare_beams(folder, theirs, found, texts(options, 20))
+
+
+def compare_beams(folder, theirs, found, lines):
+    source, target = found.vocabularies
+    sources = found.tokenizer.source.encode(lines)
+    config = SearchConfig(beam_size=4, length_penalty=1.0, length_norm="length", max_extra=50)
+    ours = search(found.model, sources, config, torch.device("cpu"))
+    for row, hypotheses in zip(sources, ours):
+        never = [[theirs.config.pad_token_id], [1]]
+        inputs = torch.tensor([[source.rows[token] for token in row]])
+        limit = len(row) - 1 + 50
+        with torch.inference_mode():
+            other = theirs.generate(inputs, num_beams=4, length_penalty=1.0, max_new_tokens=limit, bad_words_ids=never)[0].tolist()
+        other = [token for token in other[1:] if token != theirs.config.pad_token_id]
+        ids = [target.rows[token] for token in [*hypotheses[0].tokens, *([EOS] if hypotheses[0].finished else [])]]
+        assert ids == other
+
+
+def test_the_folder_is_a_model_folder_like_any_other(tmp_path, console):
+    make_marian(tmp_path / "theirs")
+    (tmp_path / "theirs" / "README.md").write_text("---\nlicense: cc-by-4.0\n---\n# A model\n")
+    import_model(tmp_path / "theirs", tmp_path / "ours", console)
+    loaded = load_artifact(tmp_path / "ours")
+    assert loaded.facts["parity"]["largest_logit_difference"] < 1e-4
+    assert loaded.facts["license"] == "cc-by-4.0"
+    card = (tmp_path / "ours" / "README.md").read_text()
+    assert "Imported by undivided from `theirs`" in card
+    assert "cc-by-4.0" in card
