@@ -51,9 +51,9 @@ class Plain(nn.Module):
 def trainer(tmp_path):
     """A trainer before its first step, with two threads."""
     recipe = tiny_recipe(tmp_path / "run", write_pairs(tmp_path, "train", sentences(60)))
-    recipe["model"] |= {"dropout": 0.0, "attention_bias": True, "encoder_layers": 2}
+    recipe["model"] |= {"dropout": 0.0, "attention_bias": True, "encoder_layers": 2, "norm": "post"}
     recipe["batches"]["tokens"] = 100
-    recipe["train"] |= {"precision": "float32", "threads": 2}
+    recipe["train"] |= {"precision": "float32", "threads": 2, "clip": 0.0}
     console = Console(quiet=True, stream=io.StringIO())
     before = torch.get_num_threads()
     with prepare(recipe, console) as prepared:

@@ -150,11 +150,12 @@ def test_canaries_as_text(run, copied, trace, tmp_path):
     a, b = tmp_path / "a", tmp_path / "b"
     commands = [["train", "--train", a, b, "--out", tmp_path / "m"], ["train", tmp_path / "r.yaml", "--out", tmp_path / "m"]]
     commands += [["train", "--train", tmp_path / name, b, "--out", tmp_path / "m"] for name in names[2:6]]
-    commands += [["translate", copied, tmp_path / name, "--threads", "1"] for name in names]
     commands += [["translate", copied, a, "--threads", "1", "--prefix", b], ["score", a, b], ["score", a, a, "--model", copied]]
-    for command in commands:
+    translations = [["translate", copied, tmp_path / name, "--threads", "1"] for name in names]
+    for command in commands + translations:
         result = run(*command)
-        assert result.code == 2, command
+        # A document with bytes that are no text is translated all the same: those segments are reported.
+        assert result.code == 2 or (command in translations and result.code == 0 and "unknown-script" in result.err), command
         assert "Traceback" not in result.err
     assert not trace.exists()
 

@@ -17,6 +17,12 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 
 PIECES, TRAINER, NORMALIZER = 1, 2, 3
 BYTE_FALLBACK, UNK_ID, BOS_ID, EOS_ID, PAD_ID = 35, 40, 41, 42, 43
+NORMALIZER_NAME = 1
+"""Numbers of fields: of a model, of its trainer, of its normalizer."""
+
+SPECIAL_IDS = {UNK_ID: UNK, BOS_ID: BOS, EOS_ID: EOS, PAD_ID: PAD}
+"""The fields of a trainer that say which id is special, and our ids."""
+
 LEAST_SCORE = -1e9
 """Of a piece that text is never split into: merges try it last."""
 
@@ -76,7 +82,13 @@ def _varint(value: int) -> bytes:
     return bytes([*result, value])
 
 
-def _bytes_field(number: int, content: bytes) -> bytes:
+def number_field(number: int, value: int) -> bytes:
+    """A field with a whole number, as it is written."""
+    return _varint(number << 3) + _varint(value)
+
+
+def bytes_field(number: int, content: bytes) -> bytes:
+    """A field with bytes, as it is written."""
     return _varint(number << 3 | 2) + _varint(len(content)) + content
 
 
@@ -93,17 +105,47 @@ def read_pieces(model: bytes) -> list[Piece]:
     try:
         return [_piece(value) for number, value in read_fields(model) if number == PIECES and isinstance(value, bytes)]
     except (ValueError, IndexError, struct.error, TypeError) as error:
-        raise InputError(f"the subword model is damaged: it is no sentencepiece model: {error}") from None
+        raise _damaged(error) from None
 
 
-def spells_bytes(model: bytes) -> bool:
-    """Whether text stays as it is and unknown characters become bytes, as in the subwords that we learn."""
+def _damaged(error: Exception) -> InputError:
+    return InputError(f"the subword model is damaged: it is no sentencepiece model: {error}")
+
+
+class Parts(NamedTuple):
+    """A sentencepiece model apart from its pieces: how it was trained, and how it normalises text."""
+
+    trainer: dict[int, int | bytes]
+    normalizer: dict[int, int | bytes]
+
+    @property
+    def spells_bytes(self) -> bool:
+        """Whether characters that no piece has become bytes."""
+        return bool(self.trainer.get(BYTE_FALLBACK))
+
+    @property
+    def keeps_text(self) -> bool:
+        """Whether text is split as it is, as by the subwords that we learn."""
+        return self.normalizer.get(NORMALIZER_NAME) == b"identity"
+
+
+def read_parts(model: bytes) -> Parts:
+    """How a model was trained and normalises; of a field that is there twice, the last one counts."""
     try:
         sections = {number: value for number, value in read_fields(model) if number in (TRAINER, NORMALIZER)}
-        trainer, normalizer = (dict(read_fields(bytes(sections.get(part, b"")))) for part in (TRAINER, NORMALIZER))
-    except (ValueError, IndexError):
-        return False
-    return bool(trainer.get(BYTE_FALLBACK)) and normalizer.get(1) == b"identity"
+        return Parts(*(dict(read_fields(bytes(sections.get(part, b"")))) for part in (TRAINER, NORMALIZER)))
+    except (ValueError, IndexError, TypeError) as error:
+        raise _damaged(error) from None
+
+
+def write_model(model: bytes, pieces: Sequence[Piece], trainer: bytes = b"") -> bytes:
+    """A model with other pieces, whose first four are ours, and fields added to how it was trained."""
+    written = [bytes_field(PIECES, _render(piece)) for piece in pieces]
+    ids = b"".join(number_field(number, value) for number, value in SPECIAL_IDS.items())
+    for number, value in read_fields(model):
+        if number != PIECES and isinstance(value, bytes):
+            written.append(bytes_field(number, value + ids + trainer if number == TRAINER else value))
+    return b"".join(written)
 
 
 def reorder_pieces(model: bytes, vocabulary: Sequence[str], scores: Sequence[float] | None = None) -> bytes:
@@ -121,17 +163,9 @@ def reorder_pieces(model: bytes, vocabulary: Sequence[str], scores: Sequence[flo
             pieces.append(Piece(text, scores[token], NORMAL))
         else:
             pieces.append(known.get(text, Piece(text, LEAST_SCORE, UNUSED)))
-    ids = b"".join(
-        _varint(number << 3) + _varint(value) for number, value in ((UNK_ID, UNK), (BOS_ID, BOS), (EOS_ID, EOS), (PAD_ID, PAD))
-    )
-    written = [_bytes_field(PIECES, _render(piece)) for piece in pieces]
-    for number, value in read_fields(model):
-        # Of a field that is there twice, the last one counts.
-        if number != PIECES and isinstance(value, bytes):
-            written.append(_bytes_field(number, value + ids if number == TRAINER else value))
-    return b"".join(written)
+    return write_model(model, pieces)
 
 
 def _render(piece: Piece) -> bytes:
-    text, score = _bytes_field(1, piece.text.encode("utf-8")), _varint(2 << 3 | 5) + struct.pack("<f", piece.score)
+    text, score = bytes_field(1, piece.text.encode("utf-8")), _varint(2 << 3 | 5) + struct.pack("<f", piece.score)
     return text + score + _varint(3 << 3) + _varint(piece.type)

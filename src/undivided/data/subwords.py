@@ -17,7 +17,7 @@ from undivided.core.errors import InputError
 from undivided.core.files import read_bounded
 from undivided.core.ids import BOS, EOS, PAD, UNK
 from undivided.core.random import mix_bits
-from undivided.data.subword_proto import spells_bytes
+from undivided.data.subword_proto import read_parts
 
 MIN_VOCAB_SIZE = 4 + 256
 """Special ids, and the 256 byte pieces that spell unknown characters."""
@@ -119,7 +119,7 @@ class Subwords:
         self._cache: dict[str, bytes] = {}
         self._cached_dtype: np.dtype | None = None
         self._language_codes = {piece: token for token, piece in enumerate(pieces) if _is_language_code(piece)}
-        self._is_plain = spells_bytes(model)
+        self._parts = read_parts(model)
         self._mark_ids = [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in SPACE_MARK.encode()]
 
     @classmethod
@@ -142,7 +142,7 @@ class Subwords:
         except (UnicodeEncodeError, TypeError):
             raise InputError("the text holds a lone surrogate (half a character) and is not valid Unicode") from None
         for place, text in enumerate(texts):
-            if self._is_plain and SPACE_MARK in text:
+            if self._parts.spells_bytes and SPACE_MARK in text:
                 rows[place] = self._encode_with_marks(text)
             elif self._language_codes and text.startswith(">>"):
                 rows[place] = self._encode_with_language(text, rows[place])
@@ -159,7 +159,7 @@ class Subwords:
 
         No subword spans a space, and words repeat: the ids of each word are cached.
         """
-        if not self._is_plain:
+        if not (self._parts.spells_bytes and self._parts.keeps_text):
             # An imported model may change spaces, or have subwords that span them.
             return [np.array(row, dtype).tobytes() for row in self.encode(texts, threads)]
         split = [text.split(" ") for text in texts]

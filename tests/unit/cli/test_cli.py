@@ -148,7 +148,7 @@ def test_one_sentence_is_enough(run, tmp_path):
     recipe["train"]["max_steps"] = 3
     result = run("train", *flags(recipe))
     assert result.code == 0, result.err
-    assert "preset tiny" in result.err
+    assert "fitted to 3 steps" in result.err
     assert "no validation data" in result.err
     assert run("translate", tmp_path / "m", files[0], *REFERENCE).out.count("\n") == 1
 
@@ -309,7 +309,7 @@ def test_a_closed_pipe_is_quiet(model, tmp_path):
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, timeout=60, check=False)
     assert done.stdout.count(b"\n") == 1
     assert done.returncode == 0
-    assert (tmp_path / "err").read_text() == "engine torch, beam 1, length penalty 0.6\n"
+    assert (tmp_path / "err").read_text() == "engine torch, beam 1, length penalty 1\n"
 
 
 def test_a_reader_that_leaves_while_stdin_stays_open(spawn, model):

@@ -80,7 +80,8 @@ def test_a_file_is_named_for_training(tmp_path):
     folder = train(values, Console(quiet=True))
     assert len(Translator(folder, engine="torch").artifact.tokenizer.source) > 120
     values["train"]["out"] = str(tmp_path / "two")
-    values["tokens"] = {"ready": f"{tmp_path / 'own.model'},{tmp_path / 'own.model'}"}
+    (tmp_path / "other.model").write_bytes(learn(vocab_size=110))
+    values["tokens"] = {"ready": f"{tmp_path / 'own.model'},{tmp_path / 'other.model'}"}
     with pytest.raises(InputError, match=r"set tokens\.joint to false"):
         train(values, Console(quiet=True))
     values["tokens"]["joint"] = False

@@ -48,7 +48,7 @@ def test_subwords_may_be_taken_over(recipe, tmp_path):
 
 
 def test_subwords_that_are_not_there_or_do_not_fit(recipe, tmp_path, model):
-    for ready, joint, said in ((tmp_path / "none", True, "no such folder"), (model, False, "tokens.joint to true")):
+    for ready, joint, said in ((tmp_path / "none", True, "no such file or folder"), (model, False, "tokens.joint to true")):
         with pytest.raises(InputError, match=said):
             train_or_load(merge(recipe, {"tokens": {"ready": str(ready), "joint": joint}}), Console(quiet=True))
         assert not (tmp_path / "m").exists()
