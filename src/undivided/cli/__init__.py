@@ -20,6 +20,7 @@ from undivided.cli.look import add_look
 from undivided.cli.paper import add_paper
 from undivided.cli.plan import add_plan
 from undivided.cli.score import add_score
+from undivided.cli.serve import add_serve
 from undivided.cli.train import add_average, add_distill, add_train
 from undivided.cli.translate import add_translate
 from undivided.config.flags import COMMON_HEADING
@@ -150,8 +151,8 @@ def make_parser() -> Parser:
     top.add_argument("--version", action="version", version=f"undivided {__version__}")
     verbs = top.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
     for add in (
-        add_train, add_translate, add_score, add_look, add_generate, add_classify, add_plan, add_distill, add_average, add_import,
-        add_export, add_paper, add_demo,
+        add_train, add_translate, add_score, add_look, add_serve, add_generate, add_classify, add_plan, add_distill, add_average,
+        add_import, add_export, add_paper, add_demo,
     ):  # fmt: skip
         add(verbs)
     for verb in verbs.choices.values():

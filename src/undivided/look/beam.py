@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -85,11 +86,16 @@ _NO_NODE = -2
 
 
 def search_with_tree(
-    model: Seq2Seq, source: list[int], config: SearchConfig, device: torch.device, subwords: Subwords
+    model: Seq2Seq,
+    source: list[int],
+    config: SearchConfig,
+    device: torch.device,
+    subwords: Subwords,
+    prefix: Sequence[int] = (),
 ) -> tuple[Hypothesis, tuple[Branch, ...]]:
-    """The best translation of a source, and the tree of its beam search."""
+    """The best translation of a source that begins with a prefix, and the tree of its beam search."""
     tree = BeamTree()
-    best = search(model, [source], config, device, on_step=tree)[0][0]
+    best = search(model, [source], config, device, [prefix], on_step=tree)[0][0]
     alpha, norm = config.length_penalty, config.length_norm
     tree.finish(best, len(source) - 1 + config.max_extra, alpha, norm)
     pieces = subwords.pieces([node.id for node in tree.nodes])

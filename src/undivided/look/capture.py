@@ -28,17 +28,20 @@ CANDIDATES, LENS = 10, 5
 """How many candidates tokens are kept of a prediction, and of a layer's prediction (logit lens)."""
 
 
-def capture(artifact: Artifact, text: str, target: str | None = None, config: SearchConfig | None = None) -> Look:
+def capture(
+    artifact: Artifact, text: str, target: str | None = None, config: SearchConfig | None = None, prefix: Sequence[int] = ()
+) -> Look:
     """Follow a text and its translation (the model's own, or a given `target`) through a model.
 
-    The translation is searched for as usual; then one teacher-forced pass over it is recorded.
+    The translation is searched for as usual, among those that begin with the ids of `prefix`; then one teacher-forced pass over it
+    is recorded.
     """
     config = config if config is not None else artifact.recipe.search
     src, forced = _ids(artifact, text, target, config)
     subwords = artifact.tokenizer.target
     model = cast(nn.Module, artifact.model)
     device = next(model.parameters()).device
-    best, branches = search_with_tree(artifact.model, src, config, device, subwords)
+    best, branches = search_with_tree(artifact.model, src, config, device, subwords, prefix)
     own = to_one_line(subwords.decode([best.tokens])[0])
     tgt = forced if forced is not None else [*best.tokens, *([EOS] if best.finished else [])]
     with torch.inference_mode(mode=False):

@@ -1,0 +1,82 @@
+"""The application: routes, errors as JSON, the page, and the guard around it all."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
+from starlette.exceptions import HTTPException
+
+from undivided import __version__
+from undivided.serve import libretranslate, native
+from undivided.serve.docs_page import render_docs
+from undivided.serve.errors import Refusal
+from undivided.serve.guard import Guard
+from undivided.serve.service import Service
+
+PAGE = Path(__file__).parent / "page"
+
+
+def make_app(service: Service) -> Guard:
+    """The application of a service, guarded."""
+    app = FastAPI(
+        title="undivided",
+        version=__version__,
+        description="Translation by models of undivided, also by LibreTranslate's, DeepL's and OpenAI's APIs.",
+        openapi_url="/spec",
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.service = service
+    app.state.guard = Guard(app, service.config, service.metrics)
+    app.include_router(libretranslate.router)
+    app.include_router(native.router)
+    app.add_api_route("/docs", docs, include_in_schema=False, response_class=HTMLResponse)
+    if not service.config.disable_web_ui:
+        add_page(app)
+    app.add_exception_handler(Refusal, refuse)
+    app.add_exception_handler(HTTPException, refuse_http)
+    app.add_exception_handler(Exception, fail)
+    guard: Guard = app.state.guard
+    return guard
+
+
+def add_page(app: FastAPI) -> None:
+    """A route for each file of the page, and no others: an unknown path is a 404, and another method of a known one a 405."""
+
+    def add(path: str, file: Path) -> None:
+        async def send() -> Response:
+            return FileResponse(file, headers={"cache-control": "no-cache"})
+
+        app.add_api_route(path, send, methods=["GET", "HEAD"], include_in_schema=False)
+
+    add("/", PAGE / "index.html")
+    for file in sorted(PAGE.rglob("*")):
+        if file.is_file():
+            add(f"/{file.relative_to(PAGE).as_posix()}", file)
+
+
+async def docs(request: Request) -> Response:
+    """The documentation of the API, for people."""
+    return HTMLResponse(render_docs(request.app.openapi()))
+
+
+async def refuse(request: Request, error: Any) -> Response:
+    """A refusal as every client of LibreTranslate knows it."""
+    headers = {"retry-after": str(math.ceil(error.retry_after))} if error.retry_after is not None else {}
+    if error.status in (408, 413):
+        headers["connection"] = "close"
+    return JSONResponse({"error": error.message}, error.status, headers)
+
+
+async def refuse_http(request: Request, error: Any) -> Response:
+    """What the framework refuses: an unknown path, another method."""
+    return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)
+
+
+async def fail(request: Request, error: Exception) -> Response:
+    """A fault of ours; the guard writes it to the log."""
+    return JSONResponse({"error": "the server failed; its log says where"}, 500)

@@ -1,0 +1,235 @@
+"""Requests of all clients share batches: a bounded queue, batches by tokens with a small deadline, engine work in threads.
+
+Everything here but `_run` happens on the event loop. Jobs take turns, one text of each, so that a request with many texts does
+not hold up one with a single text; the texts of documents only fill what others leave.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from undivided.config.serve import ServeConfig
+from undivided.core.signals import ENGINE_THREAD
+from undivided.inference.search_settings import SearchChanges
+from undivided.inference.translation import Translation
+from undivided.inference.translator import Translator
+from undivided.serve.errors import busy
+
+LANES = 2
+"""Batches that a parallel engine is given at once: while one ends, the next is there already."""
+
+DOCUMENT_TEXTS = 16
+"""Texts of documents in a batch at most, so that a sentence that comes meanwhile waits for no more than these."""
+
+DOCUMENT_SHARE = 8
+"""One text in so many is a document's, where there are enough others to fill every batch."""
+
+
+class Group(NamedTuple):
+    """What texts of one batch have in common; 0 is the model's own."""
+
+    beam_size: int = 0
+
+    def changes(self, n_best: int) -> SearchChanges:
+        """As the translator takes it."""
+        changes = SearchChanges(n_best=n_best)
+        if self.beam_size:
+            changes["beam_size"] = self.beam_size
+        return changes
+
+
+class Text(NamedTuple):
+    """A text to translate by itself, and how many source subwords it has."""
+
+    text: str
+    tokens: int
+    prefix: str = ""
+
+
+@dataclass(eq=False)
+class _Job:
+    """The texts of a request that are translated together."""
+
+    texts: Sequence[Text]
+    group: Group
+    n_best: int
+    is_document: bool
+    done: asyncio.Future[None]
+    on_result: Callable[[int, Translation], None]
+    taken: int = 0
+    finished: int = 0
+    is_closed: bool = False
+    arrived: float = field(default_factory=time.monotonic)
+
+    @property
+    def waiting_tokens(self) -> int:
+        return sum(each.tokens for each in self.texts[self.taken :])
+
+
+class _Item(NamedTuple):
+    job: _Job
+    place: int
+
+
+class Batcher:
+    """The queue of one model and the threads that empty it."""
+
+    def __init__(self, translator: Translator, config: ServeConfig) -> None:
+        self.translator, self.config = translator, config
+        self.lanes = LANES if translator.engine.is_parallel else 1
+        self._pool = ThreadPoolExecutor(self.lanes, thread_name_prefix=ENGINE_THREAD)
+        self._jobs: dict[bool, deque[_Job]] = {False: deque(), True: deque()}
+        self._busy = 0
+        self.queued_tokens = 0
+        """Source subwords that wait, those of documents aside: these wait for their turn before they come here."""
+        self.rate = 2000.0
+        """Source subwords in a second, as measured."""
+        self.batches = self.translated_texts = self.translated_tokens = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def check_room(self) -> None:
+        """Refuse where too much waits already."""
+        if self.queued_tokens >= self.config.queue_tokens:
+            raise busy(self.queued_tokens / self.rate)
+
+    async def translate(
+        self,
+        texts: Sequence[Text],
+        group: Group,
+        n_best: int = 1,
+        is_document: bool = False,
+        on_result: Callable[[int, Translation], None] = lambda index, result: None,
+    ) -> list[Translation]:
+        """One translation for each text, in order. `Refusal` where the queue is full; whoever stops waiting leaves the queue."""
+        if not texts:
+            return []
+        if not is_document:
+            self.check_room()
+        results: dict[int, Translation] = {}
+
+        def collect(index: int, result: Translation) -> None:
+            results[index] = result
+            on_result(index, result)
+
+        job = _Job(texts, group, n_best, is_document, asyncio.get_running_loop().create_future(), collect)
+        self._jobs[is_document].append(job)
+        self.queued_tokens += 0 if is_document else job.waiting_tokens
+        self._wake()
+        try:
+            await job.done
+        finally:
+            self._close(job)
+        return [results[index] for index in range(len(texts))]
+
+    def _close(self, job: _Job) -> None:
+        """Take a job out of the queue, finished or not."""
+        if not job.is_closed:
+            job.is_closed = True
+            if job.taken < len(job.texts):
+                self.queued_tokens -= 0 if job.is_document else job.waiting_tokens
+                self._jobs[job.is_document].remove(job)
+
+    def _wake(self) -> None:
+        """Start a batch if one is due, or see to it that this is asked again in time."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        while self._busy < self.lanes and any(self._jobs.values()):
+            oldest = min(jobs[0].arrived for jobs in self._jobs.values() if jobs)
+            left = oldest + self.config.batch_delay * (1 + 3 * (self._busy > 0)) - time.monotonic()
+            if left > 0 and self.queued_tokens < self.config.batch_tokens:
+                self._timer = asyncio.get_running_loop().call_later(left, self._wake)
+                return
+            self._start(self._take())
+
+    def _take(self) -> list[_Item]:
+        """The texts of the next batch: of others than documents first, but for a small share."""
+        first = self._jobs[False] or self._jobs[True]
+        group, items, room = first[0].group, list[_Item](), self.config.batch_tokens
+        share = room // DOCUMENT_SHARE if self._jobs[True] else 0
+        self._take_turns(self._jobs[False], group, room - share, room, items)
+        count = DOCUMENT_TEXTS // DOCUMENT_SHARE if self._jobs[False] else DOCUMENT_TEXTS
+        self._take_turns(self._jobs[True], group, max(share, room // 4 - _tokens(items)), count, items)
+        return items
+
+    def _take_turns(self, jobs: deque[_Job], group: Group, tokens: int, count: int, items: list[_Item]) -> None:
+        """Take one text of each job of a group in turn, while there is room: the last may be larger than what is left."""
+        passed = 0
+        while jobs and passed < len(jobs) and count > 0:
+            job = jobs[0]
+            if job.group != group:
+                jobs.rotate(-1)
+                passed += 1
+                continue
+            if tokens <= 0:
+                return
+            size = job.texts[job.taken].tokens
+            items.append(_Item(job, job.taken))
+            job.taken, passed = job.taken + 1, 0
+            tokens, count = tokens - size, count - 1
+            self.queued_tokens -= 0 if job.is_document else size
+            if job.taken == len(job.texts):
+                jobs.popleft()
+            else:
+                jobs.rotate(-1)
+
+    def _start(self, items: list[_Item]) -> None:
+        """Give a batch to a thread."""
+        self._busy += 1
+        started = time.monotonic()
+        loop = asyncio.get_running_loop()
+        future = loop.run_in_executor(self._pool, self._run, [item.job.texts[item.place] for item in items], *_what(items))
+        future.add_done_callback(lambda found: self._finish(items, started, found))
+
+    def _finish(self, items: list[_Item], started: float, found: asyncio.Future[list[Translation | Exception]]) -> None:
+        """Hand out the results of a batch."""
+        self._busy -= 1
+        seconds, tokens = max(1e-4, time.monotonic() - started), _tokens(items)
+        self.rate += 0.1 * (tokens / seconds * (1 + self._busy) - self.rate)
+        self.batches, self.translated_texts = self.batches + 1, self.translated_texts + len(items)
+        self.translated_tokens += tokens
+        for (job, index), result in zip(items, found.result(), strict=True):
+            if job.is_closed or job.done.done():
+                continue
+            if isinstance(result, Exception):
+                job.done.set_exception(result)
+                continue
+            job.on_result(index, result)
+            job.finished += 1
+            if job.finished == len(job.texts):
+                job.done.set_result(None)
+        self._wake()
+
+    def _run(self, texts: list[Text], group: Group, n_best: int) -> list[Translation | Exception]:
+        """In a thread: translate a batch. Where it fails, one by one, so that only what is at fault fails."""
+        try:
+            prefixes = [each.prefix for each in texts] if any(each.prefix for each in texts) else None
+            return list(self.translator.stream([each.text for each in texts], prefixes, **group.changes(n_best)))
+        except Exception as error:
+            return [error] if len(texts) == 1 else [self._run([each], group, n_best)[0] for each in texts]
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits or is under way."""
+        return not self._busy and not any(self._jobs.values())
+
+    async def close(self) -> None:
+        """End the threads once nothing waits any more; new requests must go elsewhere by then."""
+        while not self.is_idle:
+            await asyncio.sleep(0.05)
+        self._pool.shutdown(wait=False)
+
+
+def _tokens(items: Sequence[_Item]) -> int:
+    return sum(item.job.texts[item.place].tokens for item in items)
+
+
+def _what(items: Sequence[_Item]) -> tuple[Group, int]:
+    """The group of a batch, and the most translations that one of its texts asks for."""
+    return items[0].job.group, max(item.job.n_best for item in items)
