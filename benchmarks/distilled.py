@@ -34,7 +34,7 @@ def trained(options: argparse.Namespace, corpus: dict[str, list[str]]) -> dict[s
     # What a recipe says of training holds for both; what a model is comes from the preset.
     student = [str(RECIPE), "--preset", "fast", *text, "--originals", str(options.originals), "--out", str(folders["fast"])]
     student += ["--minutes", str(options.student_minutes or options.minutes)]
-    student += ["--train.start", str(folders["base"])] if options.start else []
+    student += ["--from", str(folders["base"])] if options.start else []
     undivided("distill", str(folders["base"]), *student)
     return folders
 

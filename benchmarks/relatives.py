@@ -164,7 +164,7 @@ def words(run: Run) -> list[str]:
     unlabelled = [text for text, _ in parts["rest"] + parts["train"]]
     held_out = [files["valid"][0]]
     pretrained, first = run.train("glosses-hidden", "hidden", [write_lines(run.out / "glosses.txt", unlabelled)], held_out)
-    model, second = run.train("glosses-classes", "classes", files["train"], files["valid"], "--train.start", str(pretrained))
+    model, second = run.train("glosses-classes", "classes", files["train"], files["valid"], "--from", str(pretrained))
     scratch, _ = run.train("glosses-classes", "scratch", files["train"], files["valid"], *SCRATCH)
     texts, labels = zip(*parts["test"], strict=True)
     rows = []

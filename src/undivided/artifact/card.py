@@ -63,7 +63,7 @@ def usage(recipe: Recipe, folder: str) -> str:
         case "decoder_only":
             return f'undivided generate {folder} "…"'
         case "encoder_only" if not recipe.data.classes:
-            return f"undivided train --train.start {folder} --model.kind encoder_only --train TEXTS LABELS --out DIR"
+            return f"undivided train --from {folder} --model.kind encoder_only --train TEXTS LABELS --out DIR"
         case "encoder_only":
             return f"undivided classify {folder} FILE"
         case "vision":
@@ -76,10 +76,12 @@ def usage(recipe: Recipe, folder: str) -> str:
 
 def _made(facts: dict[str, Any]) -> str:
     """How a model came to be, in a sentence."""
-    origin = facts.get("origin")
+    origin, start = facts.get("origin"), facts.get("start")
+    tuned = f"Fine-tuned with undivided from `{start}`." if start else ""
     if not isinstance(origin, dict):
-        return "Trained with undivided."
-    return f"Imported by undivided from `{origin['name']}` ({origin['format']}), licence: {facts.get('license') or 'not named'}."
+        return tuned or "Trained with undivided."
+    came = f"Imported by undivided from `{origin['name']}` ({origin['format']}), licence: {facts.get('license') or 'not named'}."
+    return f"{came} {tuned}".strip()
 
 
 def _origin(facts: dict[str, Any]) -> list[str]:
@@ -114,6 +116,9 @@ def model_card(recipe: Recipe, facts: dict[str, Any]) -> str:
         lines.append(f"- {name}: **{score['score']:.2f}** `{score['signature']}`")
     if not facts.get("scores"):
         lines.append("- none measured: it was trained without validation data")
+    for name, found in facts.get("fine_tuning", {}).items():
+        gained = f"BLEU {found['before']:.2f} before fine-tuning, **{found['after']:.2f}** after"
+        lines.append(f"- on the {name} data: {gained} `{found['signature']}`")
     lines += ["", "## Training"]
     if "steps" in facts:
         counted = "target tokens" if recipe.model.kind in PAIRED else "predictions"

@@ -70,6 +70,18 @@ class DataConfig:
         flags=("--train",),
     )
     valid: list[CorpusFiles] = setting([], "validation files, named like the training files", flags=("--valid",))
+    mix: float = setting(
+        0.0,
+        "fine-tuning: share of pairs that are old ones (--old-train), so that less is forgotten, e.g. 0.5; 0 = none",
+        flags=("--mix",),
+        at_least=0.0,
+        at_most=0.95,
+    )
+    old_train: list[CorpusFiles] = setting(
+        [],
+        "training files of the model to fine-tune, for --mix; by default its own, where they are still in place",
+        flags=("--old-train",),
+    )
     old_valid: list[CorpusFiles] = setting(
         [],
         "validation files of the model to fine-tune, to say what it forgot; by default its own, where they are still in place",

@@ -47,6 +47,7 @@ class Recipe:
             faults.append(f"data.rows: a setting of {join_names(DECODER_ONLY)} models; model.kind is {kind}")
         if self.train.consistency and kind not in PAIRED:
             faults.append(f"train.consistency: a setting of {join_names(PAIRED)} models; model.kind is {kind}")
+        faults += self._fine_tuning_faults()
         if kind in SINGLE_STACK and self.model.positions == "learned" and self.max_sequence > self.model.max_positions:
             faults.append(f"model.max_positions: {self.model.max_positions} learned positions, but {self.max_sequence} are needed")
         return faults
@@ -56,6 +57,18 @@ class Recipe:
         """The longest sequence that a single-stack model sees: its context, or an image and the tokens before it."""
         images = {"vision": self.model.n_patches + 1, "drawing": self.model.n_patches + self.data.max_length}
         return images.get(self.model.kind, self.data.max_length)
+
+    def _fine_tuning_faults(self) -> list[str]:
+        """Settings of fine-tuning where nothing is fine-tuned, or old files that would not be used."""
+        alone = {"train.pull": self.train.pull, "data.mix": self.data.mix, "data.old_train": self.data.old_train}
+        faults = [f"{name}: a setting of fine-tuning; name the model: --from MODEL" for name, value in alone.items() if value]
+        if not self.train.start:
+            return faults
+        if self.data.mix and self.model.kind not in PAIRED:
+            return [f"data.mix: a setting of {join_names(PAIRED)} models; model.kind is {self.model.kind}"]
+        if self.data.old_train and not self.data.mix:
+            return ["data.old_train: say how much of the training it is to be: --mix 0.5"]
+        return []
 
     def _corpus_faults(self) -> list[str]:
         """Corpora with a second side where the model reads one, or without where it needs one."""

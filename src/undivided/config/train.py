@@ -25,7 +25,16 @@ class TrainConfig:
     out: str = setting("", "directory of the model; an existing run in it is resumed", flags=("--out", "-o"))
     seed: int = setting(1, "seed of the initial weights, the order of the data and dropout", flags=("--seed",), at_least=0)
     start: str = setting(
-        "", "model folder to fine-tune: its settings and subwords are taken over, and its weights wherever both models have them"
+        "",
+        "model folder to fine-tune: its settings and subwords are taken over, and its weights wherever both models have them",
+        flags=("--from",),
+    )
+    pull: float = setting(
+        0.0,
+        "fine-tuning: pull back to the weights that it starts from, so that less is forgotten: each step undoes rate × pull of the "
+        "way from there; 0 = none, 10 to 100 is felt",
+        flags=("--pull",),
+        at_least=0.0,
     )
     mask: float = setting(
         0.15, "share of tokens that are masked and predicted, where an encoder_only model has no classes", at_least=0.01, below=1.0

@@ -5,3 +5,6 @@ PAD, UNK, BOS, EOS = 0, 1, 2, 3
 
 Hugging Face Marian and CTranslate2 take all four from their configuration, so any fixed choice can be carried there.
 """
+
+MASKED = -1000.0
+"""The logit bias of a token that a model cannot write: its probability is 0 in every arithmetic."""

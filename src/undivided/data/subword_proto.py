@@ -6,7 +6,7 @@ Only what is needed of protobuf is here: a model is a list of fields, each a num
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from undivided.core.errors import InputError
@@ -148,18 +148,22 @@ def write_model(model: bytes, pieces: Sequence[Piece], trainer: bytes = b"") -> 
     return b"".join(written)
 
 
-def reorder_pieces(model: bytes, vocabulary: Sequence[str], scores: Sequence[float] | None = None) -> bytes:
+def reorder_pieces(
+    model: bytes, vocabulary: Sequence[str], scores: Sequence[float] | None = None, without: Collection[str] = ()
+) -> bytes:
     """The same sentencepiece model with the ids of a vocabulary, whose first four are `<pad> <unk> <s> </s>`.
 
     Every piece of the model that text can be split into must be in the vocabulary. What the vocabulary has beside them, text is
-    never split into, unless `scores` say how likely each piece of the vocabulary is.
+    never split into, unless `scores` say how likely each piece of the vocabulary is; nor into the pieces `without`.
     """
-    known = {piece.text: piece for piece in read_pieces(model) if piece.type in (NORMAL, USER_DEFINED, BYTE, UNUSED)}
+    barred = frozenset(without)
+    found = [piece for piece in read_pieces(model) if piece.type in (NORMAL, USER_DEFINED, BYTE, UNUSED)]
+    known = {piece.text: piece for piece in found if piece.text not in barred}
     pieces = []
     for token, text in enumerate(vocabulary):
         if token <= EOS:
             pieces.append(Piece(text, 0.0, UNKNOWN if token == UNK else CONTROL))
-        elif scores is not None and not (text in known and known[text].type == BYTE):
+        elif scores is not None and text not in barred and not (text in known and known[text].type == BYTE):
             pieces.append(Piece(text, scores[token], NORMAL))
         else:
             pieces.append(known.get(text, Piece(text, LEAST_SCORE, UNUSED)))

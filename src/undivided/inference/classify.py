@@ -40,7 +40,7 @@ class Classifier:
         kind = self.artifact.recipe.model.kind
         self.classes = self.artifact.recipe.data.classes
         if not self.classes or not isinstance(self.artifact.model, EncoderOnly | Vision):
-            use = "fine-tune it with --train.start" if kind == "encoder_only" else f"use it with: undivided {command_for(kind)}"
+            use = "fine-tune it with --from" if kind == "encoder_only" else f"use it with: undivided {command_for(kind)}"
             raise InputError(f"{model}: was not trained to classify ({kind}); {use}")
 
     @property

@@ -30,6 +30,7 @@ from undivided.interop.vocabulary import (
     make_subwords,
     order_vocabulary,
     spellable_pieces,
+    unwritable_pieces,
 )
 from undivided.nn.layers import sinusoids
 
@@ -110,9 +111,10 @@ def import_package(package: Package) -> Imported:
     spelled = {*SPECIAL, *spellable_pieces(package.subwords[-1])}
     guessed = len(package.subwords) == 1 and not spelled.issuperset(vocabularies[1].pieces)
     if guessed:
-        target = Subwords(reorder_pieces(package.subwords[0], vocabularies[1].pieces, _guess_scores(vocabularies[1])))
+        own, scores = vocabularies[1], _guess_scores(vocabularies[1])
+        target = Subwords(reorder_pieces(package.subwords[0], own.pieces, scores, unwritable_pieces(own)))
     else:
-        target = make_subwords(package.subwords[-1], vocabularies[1])
+        target = make_subwords(package.subwords[-1], vocabularies[1], reads=False)
     found = build_imported(recipe, Tokenizer(source, target), ours, vocabularies, Path(package.name))
     found.runtime = {"runtime": "none", "reason": "CTranslate2 trusts what it reads, so it is not given foreign files"}
     if quantised:

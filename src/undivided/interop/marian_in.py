@@ -50,7 +50,7 @@ def import_marian(folder: Path, license: str = "") -> Imported:
         ours = _tensors(theirs, tensors, vocabularies, recipe)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise InputError(f"{folder}: not a Marian model of the expected form: {type(error).__name__}: {error}") from None
-    sides = [make_subwords(model, vocabulary) for model, vocabulary in zip(spm, vocabularies, strict=True)]
+    sides = make_subwords(spm[0], vocabularies[0]), make_subwords(spm[1], vocabularies[1], reads=False)
     tokenizer = Tokenizer(sides[0]) if not separate and sides[0].model == sides[1].model else Tokenizer(sides[0], sides[1])
     found = build_imported(recipe, tokenizer, ours, vocabularies, folder / weights)
     found.facts |= origin(folder, "Hugging Face Marian", [folder / name for name in names], license)

@@ -9,15 +9,13 @@ import torch
 from torch import Tensor
 
 from undivided.core.errors import InputError
-from undivided.core.ids import BOS, EOS, PAD, UNK
+from undivided.core.ids import BOS, EOS, MASKED, PAD, UNK
 from undivided.data.subword_proto import BYTE, NORMAL, USER_DEFINED, read_pieces, reorder_pieces
 from undivided.data.subwords import Subwords
 
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 NO_ROW = -1
 """Where the foreign model has no such token: a row of zeros."""
-MASKED = -1000.0
-"""The logit bias of a token that the foreign model cannot write: its probability is 0 in every arithmetic."""
 
 
 class SpecialIds(NamedTuple):
@@ -76,12 +74,20 @@ def spellable_pieces(model: bytes) -> list[str]:
     return [piece.text for piece in read_pieces(model) if piece.type in (NORMAL, USER_DEFINED, BYTE)]
 
 
-def make_subwords(model: bytes, vocabulary: Vocabulary) -> Subwords:
-    """A sentencepiece model whose ids are those of a vocabulary."""
-    return Subwords(reorder_pieces(model, vocabulary.pieces))
+def make_subwords(model: bytes, vocabulary: Vocabulary, reads: bool = True) -> Subwords:
+    """A sentencepiece model whose ids are those of a vocabulary.
+
+    Text to read is split as the foreign tokenizer does. Text to write or to learn from has no pieces that the model cannot write.
+    """
+    return Subwords(reorder_pieces(model, vocabulary.pieces, without=() if reads else unwritable_pieces(vocabulary)))
+
+
+def unwritable_pieces(vocabulary: Vocabulary) -> list[str]:
+    """The pieces that a foreign model reads as `<unk>` and never writes."""
+    return [piece for piece, masked in zip(vocabulary.pieces, vocabulary.masked, strict=True) if masked]
 
 
 __all__ = [
     "BOS", "EOS", "MASKED", "NO_ROW", "PAD", "SPECIAL", "UNK", "SpecialIds", "Vocabulary", "make_subwords", "order_vocabulary",
-    "spellable_pieces",
+    "spellable_pieces", "unwritable_pieces",
 ]  # fmt: skip

@@ -10,8 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from undivided.config import ModelConfig
+from undivided.core.ids import MASKED
 from undivided.nn import backend
 from undivided.nn.layers import Embedding, Positions
+
+UNLIKELY = -30.0
+"""The logit in training of a token that a model cannot write: small enough to have no share in any probability."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,13 @@ class Seq2Seq(nn.Module, ABC):
         if self.output_bias is None:
             return states, self.output_weight
         ones = states.new_ones(*states.shape[:-1], 1)
-        return torch.cat([states, ones], dim=-1), torch.cat([self.output_weight, self.output_bias[:, None]], dim=1)
+        weights = torch.cat([self.output_weight, self.output_bias[:, None]], dim=1)
+        masked = self.output_bias < MASKED / 2
+        if bool(masked.any()):
+            # Label smoothing asks for a little of every token: it must neither move these nor drown the loss in their -1000.
+            least = torch.cat([weights.new_zeros(weights.shape[1] - 1), weights.new_tensor([UNLIKELY])])
+            weights = torch.where(masked[:, None], least, weights)
+        return torch.cat([states, ones], dim=-1), weights
 
 
 def _matrix(rows: int, columns: int) -> nn.Parameter:

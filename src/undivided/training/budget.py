@@ -141,8 +141,13 @@ def _fit_schedule(values: Values, settings: Values, work: Workload, subwords: in
         settings = merge(settings, {"train": {"max_steps": 20 * steps, "patience": 0}})
     else:
         settings = merge(settings, {"train": {"patience": 0}})
+    if gentle:
+        settings = merge(settings, {"train": {"patience": GENTLE_PATIENCE}})
     return Fit(keep_applicable(settings, values), tokens, steps, speed)
 
+
+GENTLE_PATIENCE = 3
+"""Fine-tuning ends after so many validations without a better score: little data is soon learned by heart."""
 
 _SHARE = 0.85
 """Target tokens in a batch for each that its budget allows: the rest is padding, or the source is longer."""
@@ -152,7 +157,7 @@ def _schedule(recipe: Recipe, steps: int, gentle: bool) -> dict[str, Any]:
     """A cosine to zero, and everything that is counted in steps. Wide models need lower rates."""
     rate = 0.64 / recipe.model.d_model * (0.1 if gentle else 1.0)
     minutes = recipe.train.minutes
-    validations = max(1, min(10, round(minutes / 3))) if minutes else 10
+    validations = max(1, min(10, round(minutes / (1 if gentle else 3)))) if minutes else 10
     return {
         "schedule": "cosine",
         "rate": float(f"{rate:.2g}"),
@@ -243,7 +248,7 @@ def warn_if_too_short(fit: Fit, recipe: Recipe, console: Console) -> None:
     minutes = recipe.train.minutes
     if not minutes:
         return
-    if fit.tokens < USEFUL_TOKENS:
+    if fit.tokens < USEFUL_TOKENS and not recipe.train.start:
         console.warn(
             f"{_in_minutes(minutes)} is too short for a useful model: about {plural(fit.steps, 'step')} on this machine. "
             f"Give it at least --minutes {math.ceil(USEFUL_TOKENS / fit.speed / 60)}; "

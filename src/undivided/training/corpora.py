@@ -27,11 +27,12 @@ def with_text_corpora(values: Values, folder: Path, console: Console) -> Values:
     any other change of its data. Languages that no setting names are taken from the documents.
     """
     draft = build_recipe(values)
-    if not any(files.is_document for files in [*draft.data.train, *draft.data.valid]):
+    named = {"train": draft.data.train, "valid": draft.data.valid, "old_train": draft.data.old_train}
+    if not any(files.is_document for corpora in named.values() for files in corpora):
         return values
     source_lang, target_lang = draft.data.source_lang, draft.data.target_lang
     parts: dict[str, list[Values]] = {}
-    for part, corpora in (("train", draft.data.train), ("valid", draft.data.valid)):
+    for part, corpora in named.items():
         parts[part] = []
         for files in corpora:
             if files.is_document:

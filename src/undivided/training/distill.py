@@ -65,7 +65,7 @@ def inherit_settings(teacher: Recipe, all_sections: bool) -> Values:
     if not all_sections:
         return {"data": values["data"], "search": values["search"]}
     depth = {"encoder_layers": teacher.model.encoder_layers + 2, "decoder_layers": 1}
-    return merge(values, {"model": depth, "train": {"out": "", "start": ""}})
+    return merge(values, {"model": depth, "train": {"out": "", "start": "", "pull": 0.0}, "data": {"mix": 0.0, "old_train": []}})
 
 
 def translate_corpus(

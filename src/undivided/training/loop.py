@@ -27,6 +27,7 @@ from undivided.training.distributed import Group, full_tensor, join_processes, l
 from undivided.training.fine_tuning import report_fine_tuning
 from undivided.training.journal import Log, Meter, RunState
 from undivided.training.limits import seconds_left, why_finished
+from undivided.training.old_data import start_facts
 from undivided.training.prepare import Prepared, prepare
 from undivided.training.resume import requested_device
 from undivided.training.run import Run
@@ -180,6 +181,7 @@ class Trainer:
         norm = full_tensor(nn.utils.clip_grad_norm_(run.parameters, self.config.clip or math.inf))
         if bool(norm.isfinite()) and math.isfinite(loss):
             scaler.step(optimizer)
+            run.pull_back(rate)
             self.state.meter.add_norm(float(norm), self.config.clip)
             self.state.skipped = 0
         else:
@@ -334,4 +336,4 @@ class Trainer:
             "undivided": __version__,
             "torch": torch.__version__,
         }
-        self.task.export(self.out, facts | self.task.facts())
+        self.task.export(self.out, facts | self.task.facts() | start_facts(self.recipe.train.start))

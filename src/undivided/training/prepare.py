@@ -60,9 +60,10 @@ class Prepared:
         data = self.recipe.data
         if data.valid or not self.held_out:
             return [pair for files in data.valid for pair in _read_all(files, data)]
+        new = len(data.train) - len(data.old_train)
         return [
             pair
-            for files, lines in zip(data.train, self.held_out, strict=True)
+            for files, lines in zip(data.train[:new], self.held_out[:new], strict=True)
             for pair in _read_all(files, data)
             if pair.line in lines
         ]

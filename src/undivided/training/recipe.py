@@ -28,6 +28,7 @@ from undivided.training.budget import (
     warn_if_too_short,
 )
 from undivided.training.corpora import corpora_folder, with_text_corpora
+from undivided.training.old_data import mix_old
 from undivided.training.resume import Record, check_same_kind, read_record, record_path, resume_recipe, working_directory
 from undivided.training.subwords import ready_tokenizer, untie_vocabularies
 from undivided.training.survey import Survey, survey_data, wanted_data
@@ -93,6 +94,7 @@ def _resolve_new(values: Values, console: Console) -> ResolvedRun:
         raise InputError(f"what should it learn from? Name {wanted.data}: --train {wanted.files}")
     survey = survey_data(draft, console)
     held_out = _hold_out(draft, survey, console)
+    survey, values, held_out = _mix(values, draft, survey, held_out, console)
     recipe = _complete(merge(values, survey.settings), draft, survey, console)
     _check_ready_subwords(recipe, console)
     if recipe.model.tie != draft.model.tie:
@@ -101,6 +103,19 @@ def _resolve_new(values: Values, console: Console) -> ResolvedRun:
     sizes = {path: Path(path).stat().st_size for path in digests}
     pairs = survey.examples - sum(map(len, held_out))
     return ResolvedRun(recipe, Record(as_values(recipe), digests, sizes, pairs, working_directory(), held_out), resumes=False)
+
+
+def _mix(
+    values: Values, draft: Recipe, survey: Survey, held_out: list[list[int]], console: Console
+) -> tuple[Survey, Values, list[list[int]]]:
+    """With the data of the model to fine-tune mixed in, if that is asked for."""
+    mixture = mix_old(values, draft, survey.examples - sum(map(len, held_out)), console)
+    survey = survey._replace(examples=survey.examples + mixture.pairs, target_bytes=survey.target_bytes + mixture.target_bytes)
+    if any(mixture.held_out):
+        held_out = [*(held_out or [[] for _ in draft.data.train]), *mixture.held_out]
+    elif held_out:
+        held_out = [*held_out, *([] for _ in mixture.held_out)]
+    return survey, mixture.values, held_out
 
 
 def _complete(values: Values, draft: Recipe, survey: Survey, console: Console) -> Recipe:
@@ -167,7 +182,7 @@ def _preview(values: Values, console: Console) -> Recipe:
     files = [name for files in draft.data.train + draft.data.valid for name in (files.source, files.target) if name]
     pairs = 0
     if draft.data.train and draft.model.kind in PAIRED and all(Path(name).exists() for name in files):
-        survey = survey_data(draft, console)
+        survey, values, _ = _mix(values, draft, survey_data(draft, console), [], console)
         pairs, recipe = survey.examples, _complete(values, draft, survey, console)
     else:
         recipe = untie_vocabularies(build_recipe(values, draft.preset))
@@ -193,17 +208,17 @@ def _with_start(values: Values) -> Values:
     if not draft.train.start:
         return values
     begin = start_settings(draft.train.start)
-    check_same_kind(values, begin["model"], f"train.start: {draft.train.start} holds", "start from another")
+    check_same_kind(values, begin["model"], f"--from {draft.train.start} holds", "start from another")
     return merge(merge(begin, preset_values(draft.preset, begin)), values)
 
 
 def start_settings(folder: str) -> Values:
     """The settings of the folder that training starts from: they hold where neither a person nor a preset says otherwise."""
     if not Path(folder).is_dir():
-        raise InputError(f"train.start: {folder}: no such folder")
+        raise InputError(f"--from {folder}: no such folder")
     recipe = read_json(current_folder(Path(folder)) / "config.json").get("recipe")
     if not isinstance(recipe, dict) or not isinstance(recipe.get("model"), dict):
-        raise InputError(f"train.start: {folder}: config.json describes no model")
+        raise InputError(f"--from {folder}: config.json describes no model")
     wanted = {
         "tokens": ("joint",),
         "data": ("source_lang", "target_lang"),

@@ -72,6 +72,7 @@ def check_same_kind(values: Values, there: Mapping[str, Any], what: str, advice:
 def resume_recipe(record: Record, values: Values) -> tuple[Recipe, Record]:
     """The saved recipe with what may change, and the record with the data where it is now; refused if anything else differs."""
     old = build_recipe(record.recipe)
+    values = _with_mixed(old.data, values)
     new = _find_moved(untie_vocabularies(build_recipe(merge(record.recipe, values))), record)
     known = _digests_now(new.data, record)
     faults = [*_setting_faults(as_values(old), as_values(new)), *_corpus_faults(old.data, new.data, known, record)]
@@ -80,6 +81,19 @@ def resume_recipe(record: Record, values: Values) -> tuple[Recipe, Record]:
         raise InputError("\n  - ".join([f"{what}:", *faults]))
     sizes = {path: Path(path).stat().st_size for path in known}
     return new, record._replace(digests=known, bytes=sizes)
+
+
+def _with_mixed(old: DataConfig, values: Values) -> Values:
+    """Settings whose training corpora, if they name any, end with the old ones that the run mixes in."""
+    given = values.get("data") or {}
+    mixed = old.train[len(old.train) - len(old.old_train) :]
+    if not mixed or not {"train", "old_train"} & given.keys():
+        return values
+    named = build_recipe({"data": {"train": given.get("train", []), "valid": given.get("old_train", [])}}).data
+    new = named.train or old.train[: len(old.train) - len(mixed)]
+    if len(named.valid) == len(mixed):
+        mixed = [dataclasses.replace(files, weight=was.weight) for files, was in zip(named.valid, mixed, strict=True)]
+    return merge(values, {"data": {"train": [as_values(files) for files in [*new, *mixed]]}})
 
 
 def working_directory() -> str:
@@ -122,7 +136,7 @@ def _setting_faults(old: Values, new: Values) -> Iterator[str]:
         if (
             section != "search"
             and not (section == "train" and key in CHANGEABLE)
-            and name not in ("data.train", "data.valid", "data.old_valid")
+            and name not in ("data.train", "data.valid", "data.old_valid", "data.old_train")
         ):
             yield f"{name} was {in_words(before)}, now {in_words(after)}"
 

@@ -48,6 +48,8 @@ class Run:
         self.parameters = list(self.model.parameters())
         self.optimizer = make_optimizer(self.model, self.config)
         self.scaler = self.workers.scaler
+        self.pulls_to = [local_rows(p.detach()).clone() for p in self.parameters] if self.config.pull else []
+        """The weights that fine-tuning starts from, where it is pulled back to them."""
         self.ema = [local_rows(p.detach()).clone() for p in self.parameters] if self.config.ema else []
         self.state = RunState()
         self.checkpoints = prepared.folder / "checkpoints"
@@ -55,6 +57,12 @@ class Run:
     def count_parameters(self) -> int:
         """How many weights the model has."""
         return sum(parameter.numel() for parameter in self.parameters)
+
+    def pull_back(self, rate: float) -> None:
+        """Undo a share of the way that the weights have gone from where fine-tuning started (L2-SP, decoupled from Adam)."""
+        if self.pulls_to:
+            own = [local_rows(parameter.detach()) for parameter in self.parameters]
+            torch._foreach_lerp_(own, self.pulls_to, min(1.0, rate * self.config.pull))
 
     def is_finite(self) -> bool:
         """Whether all weights are finite: others are never saved."""

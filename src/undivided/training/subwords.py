@@ -67,7 +67,7 @@ def training_texts(recipe: Recipe, files: CorpusFiles, without: Set[int] = froze
 
 def ready_tokenizer(recipe: Recipe) -> Tokenizer:
     """The subwords that a recipe names instead of having them learned: of a folder, or files of sentencepiece."""
-    name = "tokens.ready" if recipe.tokens.ready else "train.start"
+    name = "tokens.ready" if recipe.tokens.ready else "--from"
     where = recipe.tokens.ready or recipe.train.start
     paths = [Path(part) for part in where.split(",")]
     if recipe.tokens.ready and all(path.is_file() for path in paths):

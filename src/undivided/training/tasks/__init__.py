@@ -23,7 +23,9 @@ __all__ = ["BatchLoss", "Task", "Validation", "make_task"]
 def make_task(prepared: Prepared, device: torch.device, console: Console) -> Task[Any]:
     """The task of a prepared run, its model on the device: new, or with the weights of the folder it starts from."""
     task = _task_type(prepared.recipe)(prepared, device, console)
-    if prepared.recipe.train.start and not any((prepared.folder / "checkpoints").glob("step-*")):
+    train, resumes = prepared.recipe.train, any((prepared.folder / "checkpoints").glob("step-*"))
+    # A run that resumes has its weights from a checkpoint, but what pulls it back is where it began.
+    if train.start and (train.pull or not resumes):
         start_from(task.model, prepared.recipe, console)
     return task
 

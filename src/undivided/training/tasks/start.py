@@ -26,7 +26,7 @@ def start_from(model: nn.Module, recipe: Recipe, console: Console) -> None:
     strange = _places(name for name in (found.keys() | wanted.keys()) - same if not _may_differ(name, lacking))
     if there.recipe.model.kind != recipe.model.kind or strange:
         faults = ", ".join(strange[:3]) or f"model.kind {there.recipe.model.kind}"
-        raise IncompatibleSettings(f"train.start: {recipe.train.start} is not of the same shape as this model: {faults}")
+        raise IncompatibleSettings(f"--from {recipe.train.start} is not of the same shape as this model: {faults}")
     with torch.no_grad():
         for name in same:
             wanted[name].copy_(found[name])
