@@ -278,9 +278,7 @@ def test_hidden_words_then_classes(tmp_path, text, run):
     assert (first.split()[0], empty, len(long.split())) == ("dog", "", 2)
     assert "odd, line 3: longer than" in ran.err
     assert ran.err.count("longer than") == 1
-    wrong = run(
-        "train", "--train", *write_pairs(tmp_path, "x", pairs), "--from", out, "--model.kind", "vision", "--out", "no"
-    )
+    wrong = run("train", "--train", *write_pairs(tmp_path, "x", pairs), "--from", out, "--model.kind", "vision", "--out", "no")
     assert "holds a model of kind encoder_only, not vision" in wrong.err
     (tmp_path / "empty.yaml").write_text("model:\n")
     assert run("train", tmp_path / "empty.yaml", "--out", out).code == 0
