@@ -12,15 +12,16 @@ PYTHON ?= python3
 PAIR ?= en-de
 MINUTES ?= 10
 BIN := .venv/bin
+ONNXRUNTIME_WEB := 1.30.0
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test mutants chromium check format sbom evalb prove-multi30k prove-damage prove-relatives prove-resume prove-shards clean prove-formats prove-import \
+.PHONY: demo test mutants chromium onnxruntime-web check format sbom evalb prove-multi30k prove-damage prove-relatives prove-resume prove-shards clean prove-formats prove-import \
 	bench-train bench-translate bench-scale bench-quality bench-distilled bench-best bench-start bench-budget
 
 demo: .venv/installed
 	$(BIN)/undivided demo --pair $(PAIR) --minutes $(MINUTES) --out demo
 
-test: .venv/installed-dev chromium
+test: .venv/installed-dev chromium onnxruntime-web
 	@$(MAKE) --no-print-directory evalb || echo "EVALB could not be built; the tests that run it are skipped"
 	$(BIN)/python -m pytest $(PYTEST)
 
@@ -37,6 +38,12 @@ chromium:
 	(apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium) >/dev/null 2>&1 \
 	|| echo "chromium could not be installed: the tests of the page will skip"; \
 	else echo "no chromium, and no right to install it: the tests of the page will skip"; fi
+
+# The test of exported ONNX models in a browser needs this package of npm; elsewhere it skips and says so.
+onnxruntime-web:
+	@if [ -e .venv/web/node_modules/onnxruntime-web ]; then exit 0; fi; \
+	if command -v npm >/dev/null; then npm install --silent --no-audit --no-fund --prefix .venv/web onnxruntime-web@$(ONNXRUNTIME_WEB) >/dev/null 2>&1 \
+	|| echo "onnxruntime-web could not be installed: its test will skip"; else echo "no npm: the test of onnxruntime-web will skip"; fi
 
 check: .venv/installed-dev
 	$(BIN)/ruff check src tests benchmarks tools

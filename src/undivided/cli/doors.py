@@ -8,7 +8,7 @@ from typing import Any
 from undivided.cli.options import add_quiet
 from undivided.core.console import Console
 
-FORMATS = ("marian", "ctranslate2", "argos")
+FORMATS = ("marian", "ctranslate2", "argos", "onnx")
 WEIGHTS = ("float32", "int16", "int8")
 
 

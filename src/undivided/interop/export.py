@@ -38,6 +38,10 @@ def _exporter(to: str) -> Callable[[Artifact, Path, str], dict[str, Any]]:
         from undivided.interop.marian_out import export_marian
 
         return lambda artifact, folder, _: export_marian(artifact, folder)
+    if to == "onnx":
+        from undivided.interop.onnx_out import export_onnx
+
+        return lambda artifact, folder, _: export_onnx(artifact, folder)
     from undivided.interop.ctranslate2_out import export_ctranslate2
 
     return export_ctranslate2
