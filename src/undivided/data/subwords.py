@@ -144,15 +144,15 @@ class Subwords:
         for place, text in enumerate(texts):
             if self._parts.spells_bytes and SPACE_MARK in text:
                 rows[place] = self._encode_with_marks(text)
-            elif self._language_codes and text.startswith(">>"):
-                rows[place] = self._encode_with_language(text, rows[place])
+            elif (code := text[: text.find("<<") + 2]) in self._language_codes:
+                rows[place] = [self._language_codes[code], *self.encode([text[len(code) :]])[0]]
+            elif UNK in rows[place]:
+                rows[place] = self._encode_by_name(text)
         return rows
 
-    def _encode_with_language(self, text: str, row: list[int]) -> list[int]:
-        """Encode a text that begins with the language to translate into, `>>deu<<`, as models for several languages ask for."""
-        code, end, rest = text.partition("<<")
-        known = self._language_codes.get(code + end)
-        return row if known is None else [known, *self._processor.encode(rest, add_eos=True)]
+    def _encode_by_name(self, text: str) -> list[int]:
+        """Encode a text of an imported model: what its sentencepiece model does not know, its vocabulary may know by name."""
+        return [*map(self._processor.piece_to_id, self._processor.encode(text, out_type=str)), EOS]
 
     def encode_corpus(self, texts: Sequence[str], dtype: np.dtype, threads: int = 1) -> list[bytes]:
         """The same as `encode`, as bytes of numbers of type `dtype`, and faster for much text.

@@ -6,10 +6,20 @@ from pathlib import Path
 from typing import Any
 
 from undivided.artifact import Artifact
-from undivided.core.errors import InputError, UndividedError
+from undivided.core.errors import InputError
 from undivided.core.files import write_atomic
 from undivided.inference.engines.ctranslate2 import position_count
-from undivided.inference.engines.ctranslate2_convert import TOLERANCE, UnsupportedModel, check_installed, check_supported, parity
+from undivided.inference.engines.ctranslate2_convert import (
+    TOLERANCE,
+    UnsupportedModel,
+    check_installed,
+    check_supported,
+    score_samples,
+)
+from undivided.interop.parity import compare_rounded_scores, compare_scores
+
+ROUNDED = {"int8": TOLERANCE, "int16": 0.01}
+"""Of weights that are rounded: the largest mean difference of a token's log-probability that is accepted."""
 
 EXAMPLE = '''"""Translate lines from stdin: python translate.py < in.txt"""
 
@@ -48,11 +58,7 @@ def export_ctranslate2(artifact: Artifact, folder: Path, weights: str) -> dict[s
     write_atomic(
         folder / "translate.py", EXAMPLE.replace("BEAM", str(search.beam_size)).replace("ALPHA", str(search.length_penalty))
     )
-    difference = parity(folder, artifact)
-    allowed = 1e-3 if weights == "float32" else TOLERANCE
-    if not difference <= allowed:
-        raise UndividedError(
-            f"CTranslate2 computes something else with {weights} weights: log-probabilities differ by {difference:.4f} on average, "
-            f"{allowed} is allowed; try --weights float32"
-        )
-    return {"runtime": "CTranslate2", "weights": weights, "mean_difference": difference}
+    ours, theirs = score_samples(folder, artifact)
+    if weights == "float32":
+        return compare_scores(ours, theirs, "CTranslate2") | {"weights": weights}
+    return compare_rounded_scores(ours, theirs, f"CTranslate2 with {weights} weights", ROUNDED[weights]) | {"weights": weights}

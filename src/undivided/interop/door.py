@@ -66,6 +66,11 @@ def describe_parity(record: dict[str, Any]) -> str:
         return f"not compared with its own runtime: {record['reason']}"
     if "mean_difference" in record:
         return f"compared with {record['runtime']}: log-probabilities differ by {record['mean_difference']:.4f} on average"
+    if "largest_score_difference" in record:
+        return (
+            f"compared with {record['runtime']} on {record['sentences']} sentences: "
+            f"log-probabilities differ by at most {record['largest_score_difference']:.2g}"
+        )
     return (
         f"compared with {record['runtime']} on {record['sentences']} sentences: "
         f"logits differ by at most {record['largest_logit_difference']:.2g}"

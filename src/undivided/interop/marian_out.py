@@ -16,11 +16,13 @@ from torch import Tensor
 
 from undivided.artifact import Artifact
 from undivided.artifact.weights import weights, write_tensors
+from undivided.core.errors import UndividedError
 from undivided.core.files import write_atomic
 from undivided.core.ids import BOS, EOS, PAD, UNK
+from undivided.data.subwords import Subwords
 from undivided.interop.foreign import Reasons
 from undivided.interop.layers import Attention, Layer, Linear, Tensors, split_layer
-from undivided.interop.parity import compare_logits, transformers_logits
+from undivided.interop.parity import compare_logits, sample_sources, transformers_logits
 from undivided.interop.vocabulary import MASKED, Vocabulary
 from undivided.models import Seq2Seq
 
@@ -222,12 +224,27 @@ def _compare(artifact: Artifact, folder: Path, orders: list[Vocabulary]) -> dict
     """Load the folder as its users will, and compare."""
     if importlib.util.find_spec("transformers") is None:
         return {"runtime": "none", "reason": "transformers is not installed"}
-    from transformers import AutoModelForSeq2SeqLM
+    from transformers import AutoModelForSeq2SeqLM, MarianTokenizer
 
     theirs = AutoModelForSeq2SeqLM.from_pretrained(folder, local_files_only=True)
     sides = zip(orders, (artifact.tokenizer.source, artifact.tokenizer.target), strict=True)
     ours = tuple(_inverse(order, len(subwords)) for order, subwords in sides)
+    _compare_subwords(artifact.tokenizer.source, ours[0], MarianTokenizer.from_pretrained(folder, local_files_only=True))
     return compare_logits(artifact.model, (ours[0], ours[1]), transformers_logits(theirs), "transformers")
+
+
+def _compare_subwords(subwords: Subwords, vocabulary: Vocabulary, theirs: Any) -> None:
+    """Text must become the same ids there."""
+    rows = [[token for token in row if token not in subwords.unknown] for row in sample_sources(vocabulary)]
+    texts = subwords.decode(rows)
+    for number, (text, row) in enumerate(zip(texts, subwords.encode(texts), strict=True), 1):
+        wanted, found = [vocabulary.rows[token] for token in row], list(theirs(text).input_ids)
+        if wanted != found:
+            step = next((place for place, both in enumerate(zip(wanted, found, strict=False)) if both[0] != both[1]), len(found))
+            raise UndividedError(
+                f"MarianTokenizer splits text in another way: sample sentence {number}, {text!r}, subword {step + 1}: "
+                f"{theirs.convert_ids_to_tokens(found[step : step + 1])} instead of {subwords.pieces(row[step : step + 1])}"
+            )
 
 
 def _inverse(order: Vocabulary, size: int) -> Vocabulary:

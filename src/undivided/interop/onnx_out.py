@@ -44,8 +44,9 @@ source, target = (sentencepiece.SentencePieceProcessor(str(here / name)) for nam
 
 def encode(text):
     code, mark, rest = text.partition("<<")  # of a model for several languages: >>deu<< Text
-    language = source.piece_to_id(code + mark) if text.startswith(">>") and mark else source.unk_id()
-    return [*(source.encode(text) if language == source.unk_id() else [language, *source.encode(rest)]), config["end"]]
+    if text.startswith(">>") and source.piece_to_id(code + mark) != source.unk_id():
+        return [source.piece_to_id(code + mark), *encode(rest)]
+    return [*map(source.piece_to_id, source.encode(text, out_type=str)), config["end"]]
 
 
 def translate_ids(rows):

@@ -62,6 +62,44 @@ def compare_logits(
     return {"runtime": name, "sentences": SENTENCES, "steps": steps, "largest_logit_difference": worst}
 
 
+Scores = Sequence[Sequence[float]]
+"""Log-probability of every token of every sample sentence's translation."""
+
+
+def compare_scores(ours: Scores, theirs: Scores, name: str) -> dict[str, Any]:
+    """The record of a comparison of log-probabilities; an error names the first sentence and step that differ."""
+    worst = 0.0
+    for gap, number, step in _gaps(ours, theirs):
+        if not gap <= TOLERANCE:
+            raise UndividedError(
+                f"{name} computes something else: sample sentence {number}, step {step}: log-probabilities differ by {gap:.4g}"
+            )
+        worst = max(worst, gap)
+    return {"runtime": name, "sentences": len(ours), "largest_score_difference": worst}
+
+
+def compare_rounded_scores(ours: Scores, theirs: Scores, name: str, allowed: float) -> dict[str, Any]:
+    """The same where the weights were rounded, so that it is the mean that counts; an error names where they differ most."""
+    gaps = _gaps(ours, theirs)
+    mean = sum(gap for gap, _, _ in gaps) / len(gaps)
+    if not mean <= allowed:
+        gap, number, step = max(gaps)
+        raise UndividedError(
+            f"{name} computes something else: log-probabilities differ by {mean:.4f} on average, {allowed} is allowed, and most at "
+            f"sample sentence {number}, step {step}, by {gap:.4g}; try --weights float32"
+        )
+    return {"runtime": name, "sentences": len(ours), "mean_difference": mean}
+
+
+def _gaps(ours: Scores, theirs: Scores) -> list[tuple[float, int, int]]:
+    """How far apart the scores of each token are, with the numbers of its sentence and step."""
+    return [
+        (abs(one - other), number, step)
+        for number, rows in enumerate(zip(ours, theirs, strict=True), 1)
+        for step, (one, other) in enumerate(zip(*rows, strict=True), 1)
+    ]
+
+
 def transformers_runtime(theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Callable[..., Tensor] | None:
     """The same weights in `transformers`, which is never asked to read a file; None where it is not installed."""
     if importlib.util.find_spec("transformers") is None:

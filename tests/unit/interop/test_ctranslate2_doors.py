@@ -9,7 +9,9 @@ import pytest
 import torch
 
 from undivided.artifact import load_artifact
+from undivided.cli import main
 from undivided.core.errors import InputError
+from undivided.inference.engines import ctranslate2_spec
 from undivided.interop.ctranslate2_in import read_variables
 from undivided.interop.door import import_model
 from undivided.interop.export import export_model
@@ -51,6 +53,19 @@ def test_the_example_runs(tmp_path, console):
     found = subprocess.run(program, check=False, input="The dog.\nA cat.\n", capture_output=True, text=True, timeout=60)
     assert found.returncode == 0, found.stderr
     assert len(found.stdout.splitlines()) == 2
+
+
+@pytest.mark.parametrize(("weights", "said"), [("float32", "sample sentence 1, step 1"), ("int8", "most at sample sentence")])
+def test_a_folder_that_computes_something_else_fails_and_leaves_nothing(weights, said, tmp_path, monkeypatch, capsys):
+    make_translator(tmp_path / "ours", LANGUAGES)
+    right = ctranslate2_spec.position_rows
+    monkeypatch.setattr(ctranslate2_spec, "position_rows", lambda artifact, count: right(artifact, count)[::-1].copy())
+    command = ["export", str(tmp_path / "ours"), str(tmp_path / "out.argosmodel"), "--to", "argos", "--weights", weights]
+    assert main(command) == 1
+    error = capsys.readouterr().err
+    assert "computes something else" in error
+    assert said in error
+    assert [path.name for path in tmp_path.iterdir()] == ["ours"]
 
 
 def test_a_package_goes_out_and_in_with_8_bit_weights(tmp_path, console):

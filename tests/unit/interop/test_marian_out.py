@@ -6,11 +6,13 @@ from safetensors.torch import load_file
 
 from marian_models import make_marian, sentences
 from undivided.artifact import Artifact, save_artifact
+from undivided.cli import main
 from undivided.config import SearchConfig, build_recipe
 from undivided.config.settings import nest_values
 from undivided.core.errors import InputError
 from undivided.data.subwords import Tokenizer
 from undivided.inference.search import search
+from undivided.interop import marian_out
 from undivided.interop.door import import_model
 from undivided.interop.export import export_model
 from undivided.models import make_model
@@ -87,3 +89,26 @@ def test_what_marian_cannot_express_is_refused_with_every_reason(tmp_path, conso
     with pytest.raises(InputError, match=r"window.*join_positions.*swiglu"):
         export_model(tmp_path / "ours", tmp_path / "out", "marian", console)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_computes_something_else_fails_and_leaves_nothing(tmp_path, monkeypatch, capsys):
+    make_translator(tmp_path / "ours", {})
+    monkeypatch.setattr(marian_out, "_reorder", lambda layer, halves: layer)
+    assert main(["export", str(tmp_path / "ours"), str(tmp_path / "out"), "--to", "marian"]) == 1
+    assert "transformers computes something else: sample sentence 1, step 1: logits differ by" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["ours"]
+
+
+def test_a_vocabulary_that_splits_text_in_another_way_fails(tmp_path, monkeypatch, capsys):
+    make_translator(tmp_path / "ours", {})
+    write = marian_out._write
+
+    def swapped(path, value):
+        words = [word for word in value if len(word) > 1 and word.startswith("▁")]
+        other = dict(zip(words, [value[word] for word in reversed(words)]))
+        write(path, value | other if path.name == "vocab.json" else value)
+
+    monkeypatch.setattr(marian_out, "_write", swapped)
+    assert main(["export", str(tmp_path / "ours"), str(tmp_path / "out"), "--to", "marian"]) == 1
+    assert "MarianTokenizer splits text in another way: sample sentence" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["ours"]

@@ -17,6 +17,7 @@ from marian_models import WORDS, sentences
 from undivided.cli import main
 from undivided.config import SearchConfig
 from undivided.core.errors import InputError
+from undivided.data.subword_proto import read_pieces, reorder_pieces
 from undivided.data.subwords import Subwords
 from undivided.inference.search import search
 from undivided.interop import onnx_model
@@ -116,16 +117,21 @@ OURS = {"normalization_rule_name": "identity", "remove_extra_whitespaces": False
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
-@pytest.mark.parametrize("settings", [OURS, {}, {"user_defined_symbols": ["ab", ">>deu<<"]}], ids=["ours", "theirs", "symbols"])
+@pytest.mark.parametrize(
+    "settings", [OURS, {}, {"user_defined_symbols": ["ab", ">>deu<<"]}, None], ids=["ours", "theirs", "symbols", "by name"]
+)
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_subwords_in_javascript_are_those_of_sentencepiece(kind, settings, tmp_path):
     model = io.BytesIO()
     chance = random.Random(4)
+    by_name = ["Ж", "語🏳"] if settings is None else []
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter([*sentences(300, 1), "äé한語. fi 1"]), model_writer=model, model_type=kind, vocab_size=400,
-        hard_vocab_limit=False, pad_id=0, unk_id=1, bos_id=2, eos_id=3, minloglevel=2, **settings,
+        hard_vocab_limit=False, pad_id=0, unk_id=1, bos_id=2, eos_id=3, minloglevel=2, **(settings or {}),
     )  # fmt: skip
-    (tmp_path / "a.spm").write_bytes(model.getvalue())
+    # An imported vocabulary may have what its sentencepiece model has not.
+    content = reorder_pieces(model.getvalue(), [*(piece.text for piece in read_pieces(model.getvalue())), *by_name])
+    (tmp_path / "a.spm").write_bytes(content)
     made_up = ["".join(chance.choices(["ab", " ", "  ", *"▁äé한語ﬁ①\u00a0\u0301\u200d🏳.x", *WORDS], k=9)) for _ in range(150)]
     lines = [*sentences(50, 3), *ODD, *made_up, ">>deu<< The dog.", ">>xxx<< The"]
     (tmp_path / "lines.json").write_text(json.dumps(lines))
@@ -133,7 +139,8 @@ def test_subwords_in_javascript_are_those_of_sentencepiece(kind, settings, tmp_p
     (tmp_path / "read.mjs").write_text(READ.replace("SUBWORDS", module.as_uri()))
     command = ["node", tmp_path / "read.mjs", tmp_path / "a.spm", tmp_path / "lines.json"]
     found = json.loads(subprocess.run(command, check=True, capture_output=True, timeout=60).stdout)
-    subwords = Subwords(model.getvalue())
+    subwords = Subwords(content)
     rows = [row[:-1] for row in subwords.encode(lines)]
+    assert not by_name or any(len(subwords) - 1 in row for row in rows)
     assert [ids for ids, _ in found] == rows
     assert [text for _, text in found] == subwords.decode(rows)

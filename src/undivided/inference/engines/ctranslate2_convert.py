@@ -206,6 +206,12 @@ def sample_rows(vocabulary: int, count: int = 16, length: int = 12) -> list[list
 
 def parity(home: Path, artifact: Artifact) -> float:
     """Mean absolute difference of log-probabilities between the engines, on the reference's translations of sample sentences."""
+    right, theirs = score_samples(home, artifact)
+    return float(np.mean([abs(a - b) for one, other in zip(right, theirs, strict=True) for a, b in zip(one, other, strict=True)]))
+
+
+def score_samples(home: Path, artifact: Artifact) -> tuple[list[list[float]], list[list[float]]]:
+    """Log-probability of every token of the reference's translations of sample sentences: the reference's, and CTranslate2's."""
     from undivided.inference.search import forced_scores
 
     engine = CTranslate2Engine(home, artifact, 1)
@@ -214,7 +220,4 @@ def parity(home: Path, artifact: Artifact) -> float:
     config = SearchConfig(beam_size=1, max_extra=5)
     found = dict(reference.search(sources, config, [[]] * len(sources), range(len(sources))))
     targets = [[*found[place][0].tokens, EOS] for place in range(len(sources))]
-    right = forced_scores(reference.model, sources, targets, reference.device)
-    ours = engine.scores(sources, targets)
-    gaps = [abs(a - b) for one, other in zip(right, ours, strict=True) for a, b in zip(one, other, strict=True)]
-    return float(np.mean(gaps))
+    return forced_scores(reference.model, sources, targets, reference.device), engine.scores(sources, targets)

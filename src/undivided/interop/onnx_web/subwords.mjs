@@ -20,7 +20,6 @@ export class Subwords {
     this.charsMap = readCharsMap(normalizer.get(2));
     this.addPrefix = normalizer.get(3) ?? 1;
     this.trimsSpaces = normalizer.get(4) ?? 1;
-    this.keepsMarks = this.spellsBytes && text(normalizer.get(1)) === "identity";
     this.index();
   }
 
@@ -46,14 +45,21 @@ export class Subwords {
   encode(line) {
     const code = /^>>[^<]+<</.exec(line)?.[0];
     if (code && this.ids.has(code)) return [this.ids.get(code), ...this.encode(line.slice(code.length))];
-    const symbols = this.normalize(this.keepsMarks ? line.replaceAll(SPACE, STAND_IN) : line);
+    const symbols = this.normalize(this.spellsBytes ? line.replaceAll(SPACE, STAND_IN) : line);
     const split = [, this.splitUnigram, this.splitBpe, this.splitWords][this.kind].call(this, symbols);
     const found = [];
-    for (const piece of split) {
-      const id = this.ids.get(piece);
-      if (id !== undefined) found.push(id);
-      else if (this.spellsBytes) found.push(...new TextEncoder().encode(piece.replaceAll(STAND_IN, SPACE)).map((byte) => this.bytes.get(byte)));
-      else if (found.at(-1) !== this.unk) found.push(this.unk);
+    // Viterbi considers no unused pieces; BPE leaves one that it cannot take apart as it is.
+    const isKnown = (piece) => this.ids.has(piece) && (this.kind === 2 || this.pieces[this.ids.get(piece)].type !== UNUSED);
+    for (let place = 0; place < split.length; place++) {
+      let piece = split[place];
+      if (isKnown(piece)) found.push(this.ids.get(piece));
+      else if (this.spellsBytes) {
+        found.push(...new TextEncoder().encode(piece.replaceAll(STAND_IN, SPACE)).map((byte) => this.bytes.get(byte)));
+      } else {
+        // Unknown neighbours are one; the vocabulary may know them by name.
+        while (place + 1 < split.length && !isKnown(split[place + 1])) piece += split[++place];
+        found.push(this.ids.get(piece) ?? this.unk);
+      }
     }
     return found;
   }
