@@ -3,7 +3,6 @@
 import functools
 import http.server
 import json
-import os
 import re
 import shutil
 import threading
@@ -20,48 +19,8 @@ from undivided.look.html import PAGE, page_texts
 from undivided.look.result import FATES, USES, readable_piece, to_plain_values
 from undivided.models import make_model
 
-playwright = pytest.importorskip("playwright.sync_api", reason="the tests of the page need playwright (extra: dev)")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-if CHROMIUM is None:
-    pytest.skip("the tests of the page need chromium, which is not installed", allow_module_level=True)
-
 LINES = [source for source, _ in sentences(6, seed=9)]
 HOSTILE = "</script><b>&amp; \u2028 🏳️‍🌈 שלום مرحبا"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as running:
-        sandbox = [] if os.getuid() else ["--no-sandbox"]
-        chromium = running.chromium.launch(executable_path=CHROMIUM, args=sandbox)
-        yield chromium
-        chromium.close()
-
-
-@pytest.fixture
-def show(browser, tmp_path):
-    """Open a page from disk; at the end it must have had no error and asked for nothing but itself."""
-    opened = []
-
-    def call(text, width=1400, dark=False, name="look.html"):
-        path = tmp_path / name
-        path.write_text(text, encoding="utf-8")
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light")
-        tab = context.new_page()
-        said, asked = [], []
-        tab.on("console", lambda message: said.append(message.text))
-        tab.on("pageerror", lambda error: said.append(str(error)))
-        tab.on("request", lambda request: asked.append(request.url))
-        opened.append((context, said, asked, path.as_uri()))
-        tab.goto(path.as_uri())
-        tab.wait_for_selector(".look .part")
-        return tab
-
-    yield call
-    for context, said, asked, address in opened:
-        context.close()
-        assert said == []
-        assert asked == [address]
 
 
 @pytest.fixture(scope="module")
@@ -609,8 +568,7 @@ def test_forty_by_forty_tokens_six_layers_eight_heads(show, large):
 
 def test_a_server_page_can_mount_the_view_as_it_is(browser, translator, seen, tmp_path):
     """The modules as they are, plain JSON, twice on one page; and it goes away without a trace."""
-    for part in PAGE.iterdir():
-        (tmp_path / part.name).write_bytes(part.read_bytes())
+    shutil.copytree(PAGE, tmp_path, dirs_exist_ok=True)
     (tmp_path / "data.json").write_text(json.dumps(to_plain_values(seen) | page_texts(seen)), encoding="utf-8")
     (tmp_path / "index.html").write_text(
         '<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><link rel="stylesheet" href="look.css">'

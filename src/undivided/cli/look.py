@@ -28,7 +28,8 @@ def add_look(verbs: Any) -> None:
         "look",
         help="see inside a model: attention, candidates, beam search, heads",
         description="Follow one sentence through a model: a summary on stdout, or with -o an interactive page that works offline "
-        "(.html), the numbers (.json) or a picture (.png .svg .pdf). With --corpus: what each attention head does on a corpus.",
+        "(.html), the numbers (.json) or a picture (.png .svg .pdf). With --live: a page with the model inside, which translates as you "
+        "type. With --corpus: what each attention head does on a corpus.",
     )
     verb.add_argument("model", help="a model folder")
     verb.add_argument("text", nargs="?", help="the sentence to translate; - reads one line of stdin")
@@ -42,6 +43,16 @@ def add_look(verbs: Any) -> None:
         help="of a line that is translated in pieces, the one that OUT shows (default: 1)",
     )
     verb.add_argument("--fast", action="store_true", help="skip the what-if part: heads turned off, other words")
+    live = verb.add_argument_group("a live page")
+    live.add_argument(
+        "--live", action="store_true", help="put the model itself into the page (-o page.html); the sentence may be left out"
+    )
+    live.add_argument(
+        "--weights",
+        choices=("int8", "float16", "float32"),
+        default="int8",
+        help="how the page stores the weights: int8 is smallest, float32 is exact (default: int8)",
+    )
     picture = verb.add_argument_group("pictures")
     picture.add_argument("--use", choices=("encoder", "decoder", "cross"), default="cross", help="which attention (default: cross)")
     picture.add_argument("--layer", type=int, default=0, metavar="N", help="layer, from 1; 0 is the last (default: 0)")
@@ -62,6 +73,8 @@ def add_look(verbs: Any) -> None:
 def run_look(options: argparse.Namespace) -> None:
     """See inside a model."""
     search, console = search_options(options), Console(options.quiet)
+    if options.live:
+        return run_look_live(options, console)
     if (options.text is None) == (options.corpus is None):
         raise InputError("nothing to look at, or too much: give either a text or --corpus FILE …")
     if options.corpus:
@@ -91,6 +104,30 @@ def run_look(options: argparse.Namespace) -> None:
     if missing:
         console.warn(f"no font on this machine has {' '.join(missing)}; the picture shows boxes instead")
     return console.say(f"wrote {options.output}")
+
+
+def run_look_live(options: argparse.Namespace, console: Console) -> None:
+    """Write a page with the model inside."""
+    faults = [
+        f"{name}: cannot be used with --live"
+        for name, given in (("--corpus", options.corpus), ("--target", options.target), ("--fast", options.fast))
+        if given
+    ]
+    if not options.output or Path(options.output).suffix.lower() not in (".html", ".htm"):
+        faults.append("--live writes a page; name it with -o, e.g. -o page.html")
+    if faults:
+        raise InputError("; ".join(faults))
+    from undivided.artifact import load_artifact
+    from undivided.core.files import write_atomic
+    from undivided.look import output_format
+    from undivided.look.live import render_live
+
+    output_format(options.output)
+    _check_kind(options.model)
+    text = argument_text(options.text) if options.text else ""
+    page = render_live(load_artifact(options.model), text, options.weights)
+    write_atomic(Path(options.output), page)
+    console.say(f"wrote {options.output}, {len(page.encode()) / 1e6:.1f} MB with the model inside")
 
 
 def _check_kind(model: str) -> None:

@@ -71,7 +71,7 @@ def capture(
         saliency_source=by_source,
         saliency_target=by_target,
         space=where,
-        facts=_facts(artifact, config),
+        facts=describe_facts(artifact, config),
     )
 
 
@@ -187,7 +187,8 @@ def _top_candidates(scores: Tensor, count: int, subwords: Subwords) -> list[tupl
     ]
 
 
-def _facts(artifact: Artifact, config: SearchConfig) -> Facts:
+def describe_facts(artifact: Artifact, config: SearchConfig) -> Facts:
+    """Facts of the model and of the search."""
     model, data = artifact.recipe.model, artifact.recipe.data
     parameters = sum(each.numel() for each in artifact.model.parameters())
     return Facts(

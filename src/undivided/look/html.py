@@ -17,7 +17,7 @@ from undivided.look.result import FATES, USES, Look, Numbers
 PAGE = files("undivided.look") / "page"
 
 MODULES = (
-    "store.js", "data.js", "dom.js", "colour.js", "heat.js", "lines.js", "multiples.js", "attention.js", "tree.js",
+    "korean.js", "words.js", "store.js", "data.js", "dom.js", "colour.js", "heat.js", "lines.js", "multiples.js", "attention.js", "tree.js",
     "decoding.js", "whatif.js", "space.js", "view.js",
 )  # fmt: skip
 """The JavaScript modules, each after those that it imports."""
@@ -53,8 +53,8 @@ def read_part(name: str) -> str:
 
 def inline_module(module: str) -> str:
     """A module as a part of one script, without imports and exports. A server can serve the modules as they are."""
-    without = re.sub(r'^import \{[^}]*\} from "\./[a-z]+\.js";\n', "", module, flags=re.MULTILINE)
-    return re.sub(r"^export (?=(?:const|function|class) )", "", without, flags=re.MULTILINE)
+    without = re.sub(r'^import \{[^}]*\} from "[./a-z]+\.js";\n', "", module, flags=re.MULTILINE)
+    return re.sub(r"^export (?=(?:const|async function|function|class) )", "", without, flags=re.MULTILINE)
 
 
 def embed_json(values: Any) -> str:

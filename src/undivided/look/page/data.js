@@ -1,8 +1,8 @@
 // The data of a look, prepared for drawing: arrays unpacked, tokens readable, masks known.
 
-// Nested lists, or { shape, low, high, levels } with 16 bits per number → { shape, data }.
+// Nested lists, or { shape, low, high, levels } with 16 bits per number → { shape, data }; that itself stays.
 export function tensor(value) {
-  if (value === null || value === undefined) return null;
+  if (value === null || value === undefined || value.data) return value ?? null;
   if (Array.isArray(value)) {
     const shape = [];
     for (let part = value; Array.isArray(part); part = part[0]) shape.push(part.length);

@@ -11,21 +11,48 @@ import { whatIfSection } from "./whatif.js";
 
 export function mount(element, raw) {
   const data = prepare(raw);
+  const store = createViewStore(data);
+  const sections = VIEWS.map(([title, view]) => ({ title, element: part(title, view(store, data)) }));
+  element.classList.add("look");
+  element.replaceChildren(header(data), navigation(sections), ...sections.map((section) => section.element));
+  return () => {
+    store.cleanups.forEach((cleanUp) => cleanUp());
+    element.replaceChildren();
+    element.classList.remove("look");
+  };
+}
+
+// The sections that show a look, each { title, function from store and data to an element }.
+export const VIEWS = [
+  ["Attention", attentionSection],
+  ["Decoding", decodingSection],
+  ["What if", whatIfSection],
+  ["Positions", positionsSection],
+  ["Embeddings", embeddingsSection],
+];
+
+export function part(title, ...content) {
+  return h("section", { class: "part", "aria-label": title }, h("h2", { tabindex: "-1" }, title), ...content);
+}
+
+// What is chosen in the views; `before` are the choices in the look that was shown before this one.
+export function createViewStore(data, before = {}) {
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  const use = data.useNames.includes("cross") ? "cross" : (data.useNames[0] ?? null);
+  const use = before.use ?? (data.useNames.includes("cross") ? "cross" : (data.useNames[0] ?? null));
   const [layers, heads] = use ? data.attention[use].shape : [1, 0];
   const store = createStore({
     use,
     layer: layers - 1,
     heads: Array.from({ length: heads }, (_, head) => head),
-    hover: null,
-    pinned: null,
-    step: 0,
     branch: -1,
     attribution: "gradient",
     dimension: 0,
-    position: 0,
     compared: "source",
+    ...before,
+    hover: null,
+    pinned: null,
+    step: Math.min(before.step ?? 0, data.steps.length - 1),
+    position: 0,
     neighbour: { side: "source", index: 0 },
     palette: palette(dark.matches),
   });
@@ -36,22 +63,7 @@ export function mount(element, raw) {
   store.on(["step", "use"], ({ step, use: current, pinned }) => {
     if (current !== "encoder" && pinned?.side === "row" && pinned.index !== step) store.set({ pinned: { side: "row", index: step } });
   });
-
-  const sections = [
-    ["Attention", attentionSection(store, data)],
-    ["Decoding", decodingSection(store, data)],
-    ["What if", whatIfSection(store, data)],
-    ["Positions", positionsSection(store, data)],
-    ["Embeddings", embeddingsSection(store, data)],
-  ].map(([title, content]) => ({ title, element: h("section", { class: "part", "aria-label": title }, h("h2", { tabindex: "-1" }, title), content) }));
-
-  element.classList.add("look");
-  element.replaceChildren(header(data), navigation(sections), ...sections.map((section) => section.element));
-  return () => {
-    store.cleanups.forEach((cleanUp) => cleanUp());
-    element.replaceChildren();
-    element.classList.remove("look");
-  };
+  return store;
 }
 
 function header(data) {
@@ -72,7 +84,7 @@ function header(data) {
   );
 }
 
-function navigation(sections) {
+export function navigation(sections) {
   const links = sections.map(({ title, element }) =>
     h("button", { type: "button", onclick: () => { element.scrollIntoView(); element.firstChild.focus({ preventScroll: true }); } }, title),
   );

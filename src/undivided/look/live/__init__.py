@@ -1,0 +1,8 @@
+"""A page with the model itself inside: it translates as you type, offline, and every number can be looked at."""
+
+from __future__ import annotations
+
+from undivided.look.live.page import check_live, render_live
+from undivided.look.live.weights import STORED, Stored
+
+__all__ = ["STORED", "Stored", "check_live", "render_live"]

@@ -1,0 +1,3 @@
+// The interface in Korean, by the English texts.
+
+export const KOREAN = {};

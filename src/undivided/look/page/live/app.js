@@ -1,0 +1,210 @@
+// The live page: a sentence is translated as it is typed, and every view follows.
+
+import { palette } from "../colour.js";
+import { prepare } from "../data.js";
+import { choice, h, signed } from "../dom.js";
+import { createStore } from "../store.js";
+import { createViewStore, navigation, part, VIEWS } from "../view.js";
+import { interfaceLanguage, LANGUAGES, say, setLanguage } from "../words.js";
+import { asTrained, CHANGE_KEYS, changesPanel, isChanged, searchSettings, whatIfLive } from "./changes.js";
+import { startEngine } from "./client.js";
+
+// Milliseconds after a key before the model is asked, so that a fast typist is not a burden.
+const AFTER_A_KEY = 30;
+
+const textOf = (id) => document.getElementById(id).textContent;
+
+export function mountLive(element) {
+  const about = JSON.parse(textOf("live-about"));
+  const ask = startEngine(textOf("live-engine"));
+  setLanguage(navigator.language.startsWith("ko") ? "ko" : "en");
+  const page = show(element, about, ask, { ...asTrained(about.search), text: about.text, state: "loading" });
+  const loaded = ask("load", { about, weights: textOf("live-weights") });
+  document.getElementById("live-weights").remove();
+  const ready = (changes) => page.current().set(changes);
+  loaded.then(() => ready({ state: "ready" }), (error) => ready({ state: "failed", reason: error.message }));
+}
+
+// The whole page in the chosen language. It is built anew where that changes, with the values it had.
+function show(element, about, ask, before) {
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const pieces = (about.subwords.target ?? about.subwords.source).pieces;
+  const empty = { translation: null, baseline: null, look: null, lost: new Map(), worst: 1, view: null };
+  const live = createStore({ ...empty, ...before, pieces, palette: palette(dark.matches) });
+  let next = null;
+  const repaint = () => live.set({ palette: palette(dark.matches) });
+  dark.addEventListener("change", repaint);
+  live.cleanups.push(() => dark.removeEventListener("change", repaint));
+  const rebuild = () => {
+    live.cleanups.forEach((cleanUp) => cleanUp());
+    next = show(element, about, ask, live.values);
+    document.querySelector(`.top-line input[value=${interfaceLanguage()}]`).focus();
+  };
+  build(element, { about, ask, live }, rebuild);
+  followChanges({ about, ask, live });
+  return { current: () => next?.current() ?? live };
+}
+
+// Ask for a translation whenever what it depends on changes; a new question cancels the one before.
+function followChanges(page) {
+  const { live } = page;
+  let timer = 0;
+  let { text } = live.values;
+  let asked = live.values.look ? wanted(live.values) : "";
+  live.cleanups.push(() => clearTimeout(timer));
+  live.on(["text", "state", ...CHANGE_KEYS], (values) => {
+    // Words that were forced belong to the text before.
+    if (values.text !== text) [text, values.prefix] = [values.text, []];
+    if (values.state === "loading" || wanted(values) === asked) return;
+    asked = wanted(values);
+    clearTimeout(timer);
+    timer = setTimeout(() => translate(page), AFTER_A_KEY);
+  });
+}
+
+const wanted = (values) => JSON.stringify(["text", ...CHANGE_KEYS].map((key) => values[key]));
+
+async function translate({ live, about, ask }) {
+  const { text, off, mask, positions, scale, prefix } = live.values;
+  live.set({ state: "working" });
+  const onPart = (name, value) => {
+    if (name === "refused") live.set({ state: value.reason, tokens: value.tokens, translation: null, baseline: null });
+    if (name === "translation" || name === "baseline") live.set({ [name]: value });
+    if (name === "look") live.set({ state: "done", lost: new Map(), look: value });
+  };
+  try {
+    await ask("look", { text, settings: searchSettings(about, live.values), changes: { off, mask, positions, scale }, prefix }, onPart);
+  } catch (error) {
+    live.set({ state: "failed", reason: error.message });
+  }
+}
+
+function build(element, page, rebuild) {
+  const { live, about } = page;
+  document.documentElement.lang = interfaceLanguage();
+  const reset = () => live.set(asTrained(about.search));
+  const shown = lookSections(page);
+  const tryIt = part(say("Try it"), changesPanel(live, about, reset));
+  const whatIf = part(say("What if"), whatIfLive(live, about, (card) => whenSeen(page, card)));
+  const sections = [tryIt, ...shown.slice(0, 2), whatIf, ...shown.slice(2)];
+  element.classList.add("look", "live");
+  const named = sections.map((section) => ({ title: section.getAttribute("aria-label"), element: section }));
+  element.replaceChildren(liveHeader(page, rebuild), navigation(named), ...sections);
+}
+
+function liveHeader({ live, about }, rebuild) {
+  const { facts } = about;
+  const input = h("textarea", { id: "live-text", rows: "2", lang: facts.source_lang || null, spellcheck: "false", oninput: () => live.set({ text: input.value.replaceAll("\n", " ") }) });
+  input.value = live.values.text;
+  const language = choice(say("Language"), Object.entries(LANGUAGES), interfaceLanguage(), (value) => {
+    setLanguage(value);
+    rebuild();
+  });
+  const result = h("bdi", { lang: facts.target_lang || null });
+  const before = h("bdi", { lang: facts.target_lang || null });
+  const compared = h("p", { class: "sentence own" }, h("span", { class: "language" }, say("as trained")), before);
+  const status = h("p", { class: "note status", role: "status" });
+  live.on(["translation"], ({ translation }) => (result.textContent = translation?.text ?? ""));
+  live.on(["baseline", ...CHANGE_KEYS], (values) => {
+    before.textContent = values.baseline?.text ?? "";
+    compared.hidden = !values.baseline || !isChanged(values);
+  });
+  live.on(["state", "translation"], (values) => (status.textContent = statusText(values, about)));
+  return h(
+    "header",
+    {},
+    h("div", { class: "top-line" }, h("h1", {}, say("A look inside, live")), language.element),
+    h("p", { class: "sentence source" }, h("label", { class: "language", for: "live-text" }, facts.source_lang || say("source")), input),
+    h("p", { class: "sentence target", "aria-live": "polite" }, h("span", { class: "language" }, facts.target_lang || say("target")), result),
+    compared,
+    status,
+    h("p", { class: "note" }, factsLine(about)),
+  );
+}
+
+function statusText({ state, translation, tokens, reason }, about) {
+  if (state === "loading") return say("The model is being unpacked …");
+  if (state === "empty") return say("Type a sentence; it is translated as you type.");
+  if (state === "long") return say("This text has {tokens} subwords; the model was trained with at most {longest}. Give a shorter one.", { tokens, longest: about.longest });
+  if (state === "failed") return say("The model could not compute this: {reason}", { reason });
+  if (!translation) return say("translating …");
+  const scores = say("score {score}, log-probability {total}", { score: signed(translation.score), total: signed(translation.log_probability) });
+  return translation.finished ? scores : `${scores} · ${say("cut at the length limit")}`;
+}
+
+function factsLine({ facts, stored, model }) {
+  const size = (facts.parameters / 1e6).toFixed(1);
+  return say("The model is in this file: Transformer, {encoder} + {decoder} layers, {heads} heads, d_model {width}, {size} M parameters as {stored}. Nothing is sent anywhere.", {
+    encoder: facts.encoder_layers, decoder: facts.decoder_layers, heads: model.n_heads, width: facts.d_model, size, stored,
+  });
+}
+
+// The views of a look, each in a section that stays while its content is replaced, one after the other, so that the page answers.
+function lookSections({ live, ask }) {
+  const views = VIEWS.filter(([title]) => title !== "What if");
+  const sections = views.map(([title]) => part(say(title), h("div", { class: "content" })));
+  let store = null;
+  let number = 0;
+  live.cleanups.push(() => store?.cleanups.forEach((cleanUp) => cleanUp()));
+  live.on(["look"], async ({ look, view: before }) => {
+    if (!look) return;
+    const mine = ++number;
+    const data = prepare(look);
+    const cleanups = store?.cleanups ?? [];
+    store = createViewStore(data, before ? keptChoices(before.values) : {});
+    live.set({ view: store });
+    fillSaliency(store, data, sections[1], ask, () => mine === number);
+    for (const [at, [, view]] of views.entries()) {
+      await new Promise((go) => setTimeout(go));
+      if (mine !== number) break;
+      sections[at].lastChild.replaceChildren(view(store, data));
+    }
+    cleanups.forEach((cleanUp) => cleanUp());
+  });
+  return sections;
+}
+
+function keptChoices({ use, layer, heads, step, attribution, dimension, compared }) {
+  return { use, layer, heads, step, attribution, dimension, compared };
+}
+
+// Gradient × input takes many passes, so it is computed once the section is on the screen.
+function fillSaliency(store, data, section, ask, current) {
+  const observer = new IntersectionObserver((entries) => {
+    if (!entries.some((entry) => entry.isIntersecting)) return;
+    observer.disconnect();
+    ask("saliency", {}, (_, value) => {
+      if (!current()) return;
+      Object.assign(data, { saliencySource: value.source, saliencyTarget: value.target });
+      store.set({ palette: { ...store.values.palette } });
+    });
+  });
+  observer.observe(section);
+  store.cleanups.push(() => observer.disconnect());
+}
+
+// What each head is worth is measured while the switches are on the screen.
+function whenSeen({ live, ask }, card) {
+  let visible = false;
+  let measured = null;
+  const measure = () => {
+    const { look } = live.values;
+    if (!visible || !look || measured === look) return;
+    measured = look;
+    const lost = new Map();
+    let shown = 0;
+    ask("heads", {}, (_, { use, layer, head, lost: value }) => {
+      lost.set(`${use} ${layer} ${head}`, value);
+      if (measured !== look || performance.now() - shown < 200) return;
+      shown = performance.now();
+      live.set({ worst: Math.max(...[...lost.values()].map(Math.abs), 1e-9), lost: new Map(lost) });
+    }).then((whole) => whole && measured === look && live.set({ worst: Math.max(...[...lost.values()].map(Math.abs), 1e-9), lost }));
+  };
+  const observer = new IntersectionObserver((entries) => {
+    visible = entries.at(-1).isIntersecting;
+    measure();
+  });
+  observer.observe(card);
+  live.cleanups.push(() => observer.disconnect());
+  live.on(["look"], measure);
+}

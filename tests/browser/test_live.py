@@ -1,0 +1,289 @@
+"""The live page in a real browser: subwords, every tensor, searches and views are those of PyTorch and sentencepiece."""
+
+import dataclasses
+import io
+import random
+import unicodedata
+
+import numpy as np
+import pytest
+import sentencepiece
+import torch
+
+from samples import sentences
+from undivided.artifact import Artifact
+from undivided.config import TokensConfig, build_recipe
+from undivided.core.ids import BOS, EOS
+from undivided.data.subwords import Subwords, Tokenizer, learn_subwords, to_one_line
+from undivided.inference.search import search
+from undivided.look import look, run_what_if
+from undivided.look.live import render_live
+from undivided.models import make_model
+
+LINES = [source for source, _ in sentences(20, seed=9)]
+CPU = torch.device("cpu")
+
+START = """async () => {
+    const text = (id) => document.getElementById(id)?.textContent;
+    const worker = new Worker(URL.createObjectURL(new Blob([text('live-engine')], { type: 'text/javascript' })));
+    const plain = (value) => ArrayBuffer.isView(value) ? Array.from(value) : Array.isArray(value) ? value.map(plain)
+        : value && typeof value === 'object' ? Object.fromEntries(Object.entries(value).map(([k, v]) => [k, plain(v)])) : value;
+    let asked = 0;
+    window.ask = (ask, about = {}) => new Promise((finish, fail) => {
+        const id = ++asked, parts = [];
+        worker.onerror = (event) => fail(new Error(event.message));
+        worker.addEventListener('message', ({ data }) => {
+            if (data.id !== id) return;
+            if (data.error) fail(new Error(data.error));
+            else if (data.part === 'done' || data.part === 'cancelled') finish(parts);
+            else parts.push([data.part, plain(data.value)]);
+        });
+        worker.postMessage({ id, ask, ...about });
+    });
+    await ask('load', { about: JSON.parse(text('live-about')), weights: window.weights });
+}"""
+
+
+@pytest.fixture
+def engine(show):
+    """Open a live page and a worker of the test's own beside that of the page: a function that asks it."""
+
+    def start(artifact, stored="float32"):
+        text = render_live(artifact, "", stored)
+        keep = '<script>window.weights = document.getElementById("live-weights").textContent</script>\n<script type="module">'
+        tab = show(text.replace('<script type="module">', keep))
+        tab.evaluate(START)
+        return lambda ask, **about: tab.evaluate("([ask, about]) => window.ask(ask, about)", [ask, about])
+
+    return start
+
+
+def settings(config):
+    names = ("beam_size", "length_penalty", "length_norm", "max_extra", "no_repeat_ngram", "temperature")
+    return {name: getattr(config, name) for name in names}
+
+
+def variant(tokenizer, **model):
+    """An untrained model with weights large enough that its predictions differ."""
+    torch.manual_seed(3)
+    sizes = {"d_model": 16, "d_ff": 24, "n_heads": 2, "encoder_layers": 2, "decoder_layers": 2}
+    recipe = build_recipe({"model": sizes | model, "search": {"beam_size": 4, "max_extra": 8}})
+    made = make_model(recipe.model, len(tokenizer.source), len(tokenizer.target)).eval()
+    for parameter in made.parameters():
+        parameter.data += 0.1 * torch.randn_like(parameter)
+    return Artifact(recipe, tokenizer, made)
+
+
+# Subwords.
+
+
+POOLS = [
+    (0x20, 0x7E), (0, 0x1F), (0x7F, 0x17F), (0x300, 0x36F), (0x370, 0x6FF), (0x900, 0x97F), (0x1100, 0x11FF), (0x2000, 0x218F),
+    (0x2460, 0x24FF), (0x2580, 0x259F), (0x3000, 0x30FF), (0x4E00, 0x4FFF), (0xAC00, 0xAD00), (0xFB00, 0xFDFF), (0xFE00, 0xFFEF),
+    (0x1D400, 0x1D7FF), (0x1F300, 0x1F6FF), (0xE0000, 0xE007F), (0x10FFF0, 0x10FFFF),
+]  # fmt: skip
+
+
+def odd_lines(count, lines, seed=5):
+    """Lines of random Unicode, and sentences with odd letters, spaces and forms in them."""
+    chance = random.Random(seed)
+
+    def letter():
+        return chr(chance.randint(*chance.choice(POOLS)))
+
+    for number in range(count):
+        line = chance.choice(lines)
+        match number % 4:
+            case 0:
+                yield "".join(letter() for _ in range(chance.randint(0, 40)))
+            case 1:
+                at = chance.randint(0, len(line))
+                yield line[:at] + letter() + letter() + line[at:]
+            case 2:
+                form = unicodedata.normalize(chance.choice(["NFD", "NFKD", "NFC"]), line)
+                yield form.replace(" ", chance.choice(["  ", "\u3000", "\u00a0", "\t", " \u2581"]))
+            case _:
+                yield " " * chance.randint(0, 3) + line + " " * chance.randint(0, 2)
+
+
+def foreign_model(lines, **options):
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), model_writer=model, vocab_size=340, hard_vocab_limit=False, pad_id=0, unk_id=1, bos_id=2,
+        eos_id=3, minloglevel=2, **options,
+    )  # fmt: skip
+    return model.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+@pytest.mark.parametrize("rules", ["ours", "nmt_nfkc", "nmt_nfkc_cf with bytes", "symbols"])
+def test_subwords_are_those_of_sentencepiece(engine, kind, rules):
+    pairs = sentences(200)
+    lines = [f"{text} ﬁne ½ Ⅷ Straße caffè 안녕" for pair in pairs for text in pair]
+    if rules == "ours":
+        model = learn_subwords(lines, TokensConfig(kind=kind), 400, 1)
+    elif rules == "symbols":
+        symbols = {"user_defined_symbols": ["⟦0⟧", "⟦1⟧", "<br>", "in"], "normalization_rule_name": "identity"}
+        model = foreign_model(lines, model_type=kind, byte_fallback=True, remove_extra_whitespaces=False, **symbols)
+    else:
+        name, _, fallback = rules.partition(" ")
+        model = foreign_model(lines, model_type=kind, normalization_rule_name=name, byte_fallback=bool(fallback))
+    subwords = Subwords(model)
+    ask = engine(variant(Tokenizer(subwords)))
+    texts = [
+        "",
+        " ",
+        "▁",
+        "▁▁ a▁b",
+        "a ⟦0⟧ in <br>⟦1⟧in",
+        ">>deu<< a",
+        *(line.replace("\n", " ") for line in odd_lines(10_000 if rules == "ours" else 1_500, lines)),
+    ]
+    [[_, rows]] = ask("encode", texts=texts)
+    wanted = subwords.encode(texts)
+    assert [(text, row) for text, row, right in zip(texts, rows, wanted) if row != right] == []
+    chance = random.Random(1)
+    ids = [[chance.randrange(len(subwords)) for _ in range(12)] for _ in range(300)] + wanted[:300]
+    [[_, decoded]] = ask("decode", rows=ids)
+    assert decoded == [to_one_line(text) for text in subwords.decode(ids)]
+
+
+# Numbers.
+
+
+VARIANTS = {
+    "paper": {},
+    "pre, gelu, learned": {"norm": "pre", "activation": "gelu", "positions": "learned", "max_positions": 64},
+    "swiglu, halves, biases": {"activation": "swiglu", "positions": "halves", "attention_bias": True, "output_bias": True},
+    "concatenated, widths": {"join_positions": "concatenate", "d_k": 5, "d_v": 3, "tie": "target", "activation": "swish"},
+    "window, index, untied": {"window": 4, "positions": "index", "tie": "none", "norm": "pre", "activation": "gelu_tanh"},
+    "no positions, no scale": {"positions": "none", "scale_embeddings": False},
+}
+
+
+def record_torch(artifact, src, tgt):
+    """Outputs of the modules of a model in one pass, by our names."""
+    model, found = artifact.model, {}
+
+    def keep(name):
+        return lambda module, inputs, output: found.__setitem__(name, output[0].detach().numpy())
+
+    hooks = []
+    for stack in ("encoder", "decoder"):
+        names = ("self", "feed") if stack == "encoder" else ("self", "cross", "feed")
+        for number, layer in enumerate(getattr(model, stack)):
+            here = f"{stack}.{number}"
+            hooks += [layer.residuals[at].register_forward_hook(keep(f"{here}.{name}.result")) for at, name in enumerate(names)]
+            hooks.append(layer.self_attention.register_forward_hook(keep(f"{here}.self.out")))
+            hooks.append(layer.self_attention.qkv.register_forward_hook(keep(f"{here}.self.qkv")))
+            hooks.append(layer.feed_forward.register_forward_hook(keep(f"{here}.feed.out")))
+            if stack == "decoder":
+                hooks.append(layer.cross_attention.query.register_forward_hook(keep(f"{here}.cross.queries")))
+                hooks.append(layer.cross_attention.output.register_forward_hook(keep(f"{here}.cross.out")))
+    with torch.inference_mode():
+        memory = model.encode(torch.tensor([src]), None)
+        states = model.decode(memory, torch.tensor([[BOS, *tgt[:-1]]]))
+        found |= {"memory": memory.states[0].numpy(), "states": states[0].numpy(), "logits": model.logits(states)[0].numpy()}
+        found["source.embedded"] = model.source_embedding(torch.tensor([src]))[0].numpy()
+    for hook in hooks:
+        hook.remove()
+    return found
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_every_tensor_and_both_searches_equal_pytorchs(engine, translator, name):
+    artifact = variant(translator.artifact.tokenizer, **VARIANTS[name])
+    ask, config = engine(artifact), artifact.recipe.search
+    for text in LINES[:3]:
+        parts = dict(ask("look", text=text, settings=settings(config)))
+        [src] = artifact.tokenizer.source.encode([text])
+        best = search(artifact.model, [src], config, CPU)[0][0]
+        assert parts["translation"]["tokens"] == best.tokens
+        assert parts["translation"]["score"] == pytest.approx(best.score, abs=1e-4)
+        [[_, ours]] = ask("tensors")
+        tgt = [*best.tokens, *([EOS] if best.finished else [])]
+        theirs = record_torch(artifact, src, tgt)
+        for key, value in theirs.items():
+            if key.endswith("qkv"):
+                rows = zip(*(ours[key.replace("qkv", part)] for part in ("queries", "keys", "values")))
+                mine = np.array([[number for part in row for number in part] for row in rows])
+            else:
+                mine = np.array(ours[key]).reshape(value.shape)
+            assert np.abs(mine - value).max() < 1e-4, key
+        assert len(theirs) > 20
+    greedy = dataclasses.replace(config, beam_size=1)
+    rows = ask("translate", texts=LINES[:5], settings=settings(greedy))
+    wanted = [search(artifact.model, [src], greedy, CPU)[0][0] for src in artifact.tokenizer.source.encode(LINES[:5])]
+    assert [row["tokens"] for _, row in rows] == [best.tokens for best in wanted]
+
+
+@pytest.fixture(scope="module")
+def trained(translator):
+    return translator.artifact
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_held_out_sentences_are_translated_alike(engine, trained, beam):
+    config = dataclasses.replace(trained.recipe.search, beam_size=beam)
+    rows = engine(trained)("translate", texts=LINES, settings=settings(config))
+    wanted = [search(trained.model, [src], config, CPU)[0][0] for src in trained.tokenizer.source.encode(LINES)]
+    assert [row["tokens"] for _, row in rows] == [best.tokens for best in wanted]
+    assert [row["text"] for _, row in rows] == [to_one_line(trained.tokenizer.target.decode([best.tokens])[0]) for best in wanted]
+
+
+def test_a_look_is_that_of_python(engine, trained):
+    """Attention, candidates, lens, tree, embeddings; what heads are worth, and gradient × input by differences."""
+    ask, config = engine(trained), trained.recipe.search
+    seen = run_what_if(trained, look(trained, LINES[0]))
+    ours = dict(ask("look", text=LINES[0], settings=settings(config)))["look"]
+    for use in ("encoder", "decoder", "cross"):
+        wanted = seen.attention(use)
+        assert ours[use]["shape"] == list(wanted.shape)
+        assert np.abs(np.array(ours[use]["data"]).reshape(wanted.shape) - wanted).max() < 1e-4
+    assert ours["translation"] == seen.translation
+    for mine, step in zip(ours["steps"], seen.steps, strict=True):
+        assert [each["id"] for each in mine["candidates"]] == [each.id for each in step.candidates]
+        assert mine["rank"] == step.rank
+        assert mine["probability"] == pytest.approx(step.probability, abs=1e-5)
+        assert [each["probability"] for each in mine["lens"]] == pytest.approx([each.probability for each in step.lens], abs=1e-5)
+    tree = [(branch.parent, branch.step, branch.id, branch.fate, branch.best) for branch in seen.beam]
+    assert [(each["parent"], each["step"], each["id"], each["fate"], each["best"]) for each in ours["beam"]] == tree
+    for name in ("positions", "source", "target", "memory", "across"):
+        wanted = getattr(seen.space, name)
+        assert np.abs(np.array(ours["space"][name]["data"]).reshape(wanted.shape) - wanted).max() < 1e-4
+    near = [[each["piece"] for each in row] for row in ours["space"]["source_neighbours"]]
+    assert near == [[each.piece for each in row] for row in seen.space.source_neighbours]
+    lost = {(each["use"], each["layer"], each["head"]): each["lost"] for _, each in ask("heads")}
+    assert lost == pytest.approx({(each.use, each.layer, each.head): each.lost for each in seen.heads_off}, abs=1e-3)
+    [[_, saliency]] = ask("saliency")
+    for side, wanted in (("source", seen.saliency_source), ("target", seen.saliency_target)):
+        assert np.abs(np.array(saliency[side]["data"]).reshape(wanted.shape) - wanted).max() < 0.01
+
+
+def test_what_is_changed_changes_what_pytorch_would(engine, trained):
+    ask, config = engine(trained), trained.recipe.search
+    seen = run_what_if(trained, look(trained, LINES[0]))
+    for off in seen.heads_off[:4]:
+        changes = {"off": [f"{off.use} {off.layer} {off.head}"]}
+        parts = dict(ask("look", text=LINES[0], settings=settings(config), changes=changes))
+        assert (parts["translation"]["text"], parts["baseline"]["text"]) == (off.translation, seen.translation)
+    written = [token.id for token in seen.tgt_out]
+    for other in seen.alternatives[:4]:
+        prefix = [*written[: other.step], other.id]
+        parts = dict(ask("look", text=LINES[0], settings=settings(config), prefix=prefix))
+        assert parts["translation"]["text"] == other.translation
+    plain = dict(ask("look", text=LINES[0], settings=settings(config)))["look"]
+    for change in ("mask", "positions", "scale"):
+        changed = dict(ask("look", text=LINES[0], settings=settings(config), changes={change: False}))["look"]
+        use = "encoder" if change != "mask" else "decoder"
+        assert changed[use]["data"] != plain[use]["data"], change
+    unmasked = np.array(
+        dict(ask("look", text=LINES[0], settings=settings(config), changes={"mask": False}))["look"]["decoder"]["data"]
+    )
+    assert (unmasked > 0).all()
+
+
+@pytest.mark.parametrize(("stored", "close"), [("float32", 1e-4), ("float16", 0.05), ("int8", 1.0)])
+def test_weights_in_fewer_bits_are_close(engine, trained, stored, close):
+    parts = dict(engine(trained, stored)("look", text=LINES[0], settings=settings(trained.recipe.search)))
+    assert parts["look"]["log_probability"] == pytest.approx(look(trained, LINES[0]).log_probability, abs=close)
