@@ -28,8 +28,8 @@ def add_look(verbs: Any) -> None:
         "look",
         help="see inside a model: attention, candidates, beam search, heads",
         description="Follow one sentence through a model: a summary on stdout, or with -o an interactive page that works offline "
-        "(.html), the numbers (.json) or a picture (.png .svg .pdf). With --live: a page with the model inside, which translates as you "
-        "type. With --corpus: what each attention head does on a corpus.",
+        "(.html), the numbers (.json) or a picture (.png .svg .pdf). With --live: a page with the model inside that translates as "
+        "you type. With --corpus: what each attention head does on a corpus.",
     )
     verb.add_argument("model", help="a model folder")
     verb.add_argument("text", nargs="?", help="the sentence to translate; - reads one line of stdin")

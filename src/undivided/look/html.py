@@ -17,8 +17,8 @@ from undivided.look.result import FATES, USES, Look, Numbers
 PAGE = files("undivided.look") / "page"
 
 MODULES = (
-    "korean.js", "words.js", "store.js", "data.js", "dom.js", "colour.js", "heat.js", "lines.js", "multiples.js", "attention.js", "tree.js",
-    "decoding.js", "whatif.js", "space.js", "view.js",
+    "korean.js", "words.js", "store.js", "data.js", "dom.js", "colour.js", "heat.js", "lines.js", "multiples.js", "attention.js",
+    "tree.js", "decoding.js", "whatif.js", "space.js", "view.js",
 )  # fmt: skip
 """The JavaScript modules, each after those that it imports."""
 

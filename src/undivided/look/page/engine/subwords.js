@@ -13,9 +13,8 @@ export class Subwords {
     const userDefined = ofType(PIECE.userDefined).sort((a, b) => b.length - a.length);
     const scores = new Float32Array(fromBase64(about.scores).buffer);
     const normal = scores.filter((_, id) => types[id] === PIECE.normal);
-    Object.assign(this, { pieces: about.pieces, types, kind: about.kind, byteFallback: about.byteFallback, plain: about.plain });
+    Object.assign(this, { pieces: about.pieces, types, kind: about.kind, byteFallback: about.byteFallback });
     this.rules = about.rules;
-    this.unknownText = about.unknownText;
     this.normalizer = new Normalizer(about.rules, userDefined);
     this.bytes = new Map();
     const ids = new Map();
@@ -36,7 +35,7 @@ export class Subwords {
 
   // Ids that end with </s>.
   encode(text) {
-    if (this.plain && text.includes(SPACE_MARK)) return [...this.encodeWithMarks(text), EOS];
+    if (this.byteFallback && text.includes(SPACE_MARK)) return [...this.encodeWithMarks(text), EOS];
     if (this.languageCodes.size && text.startsWith(">>")) {
       const end = text.indexOf("<<");
       const code = end < 0 ? undefined : this.languageCodes.get(text.slice(0, end + 2));
