@@ -18,7 +18,7 @@ def main() -> int:
     listener = socket.socket(fileno=descriptor)
     end_with_parent()
 
-    def announce(_: object) -> None:
+    def announce() -> None:
         os.write(1, READY)
 
     try:

@@ -9,11 +9,12 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from undivided import __version__
-from undivided.serve import libretranslate, native
+from undivided.serve import deepl, libretranslate, native, openai
 from undivided.serve.docs_page import render_docs
-from undivided.serve.errors import Refusal
+from undivided.serve.errors import ClientGone, Refusal
 from undivided.serve.guard import Guard
 from undivided.serve.service import Service
 
@@ -34,11 +35,15 @@ def make_app(service: Service) -> Guard:
     app.state.guard = Guard(app, service.config, service.metrics)
     app.include_router(libretranslate.router)
     app.include_router(native.router)
+    app.include_router(deepl.router)
+    app.include_router(openai.router)
     app.add_api_route("/docs", docs, include_in_schema=False, response_class=HTMLResponse)
     if not service.config.disable_web_ui:
         add_page(app)
     app.add_exception_handler(Refusal, refuse)
     app.add_exception_handler(HTTPException, refuse_http)
+    for kind in (ClientGone, ClientDisconnect):
+        app.add_exception_handler(kind, forget)
     app.add_exception_handler(Exception, fail)
     guard: Guard = app.state.guard
     return guard
@@ -69,12 +74,24 @@ async def refuse(request: Request, error: Any) -> Response:
     headers = {"retry-after": str(math.ceil(error.retry_after))} if error.retry_after is not None else {}
     if error.status in (408, 413):
         headers["connection"] = "close"
-    return JSONResponse({"error": error.message}, error.status, headers)
+    return JSONResponse(describe_refusal(request.url.path, error), error.status, headers)
+
+
+def describe_refusal(path: str, error: Refusal) -> dict[str, Any]:
+    """The body of a refusal, in the shape that the clients of a route know."""
+    if path.endswith("/v1/chat/completions"):
+        return {"error": {"message": error.message, "type": "invalid_request_error", "code": error.status, "param": None}}
+    return {"error": error.message} | ({"message": error.message} if "/v2/" in path else {})
 
 
 async def refuse_http(request: Request, error: Any) -> Response:
     """What the framework refuses: an unknown path, another method."""
     return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)
+
+
+async def forget(request: Request, error: Exception) -> Response:
+    """Nobody reads this answer; its status is for the numbers."""
+    return Response(status_code=499)
 
 
 async def fail(request: Request, error: Exception) -> Response:

@@ -11,6 +11,10 @@ class Refusal(Exception):
         self.status, self.message, self.retry_after = status, message, retry_after
 
 
+class ClientGone(Exception):
+    """The client has closed its connection: nobody waits for the answer."""
+
+
 def missing(name: str) -> Refusal:
     """A parameter that must be given is not."""
     return Refusal(400, f"Invalid request: missing {name} parameter")

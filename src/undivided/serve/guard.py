@@ -219,33 +219,43 @@ def _route(scope: Scope) -> str:
 
 
 class GuardedProtocol(H11Protocol):
-    """Closes connections on which no request arrives in time, and those beyond the limit."""
+    """Closes connections on which no request arrives in time; beyond the limit, the one that has been idle for longest."""
 
-    config_limits: ServeConfig
+    limits: ServeConfig
+    all: dict[GuardedProtocol, None]
+    """Of this server, the oldest first."""
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > self.config_limits.connection_limit:
-            transport.abort()
-            return
+        self.all[self] = None
+        if len(self.all) > self.limits.connection_limit:
+            idle = next((each for each in self.all if each.is_idle), self)
+            self.all.pop(idle)
+            idle.transport.abort()
         self._arm()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is under way."""
+        return self.cycle is None or self.cycle.response_complete
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self.cycle is not None and not self.cycle.response_complete:
+        if not self.is_idle:
             self._disarm()
         elif not self.transport.is_closing():
             self._arm()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
+        self.all.pop(self, None)
         super().connection_lost(exc)
 
     def _arm(self) -> None:
         """The time starts with the first byte; more bytes do not give more time."""
         if self._deadline is None:
-            self._deadline = self.loop.call_later(self.config_limits.body_timeout, self._expire)
+            self._deadline = self.loop.call_later(self.limits.body_timeout, self._expire)
 
     def _disarm(self) -> None:
         if self._deadline is not None:
@@ -254,10 +264,10 @@ class GuardedProtocol(H11Protocol):
 
     def _expire(self) -> None:
         self._deadline = None
-        if self.cycle is None or self.cycle.response_complete:
+        if self.is_idle:
             self.transport.close()
 
 
 def guarded_protocol(config: ServeConfig) -> type[GuardedProtocol]:
     """The protocol with the limits of a server."""
-    return type("Protocol", (GuardedProtocol,), {"config_limits": config})
+    return type("Protocol", (GuardedProtocol,), {"limits": config, "all": {}})

@@ -55,6 +55,17 @@ async def read_form(request: Request) -> Mapping[str, Any]:
     return fields
 
 
+async def read_texts(request: Request, name: str) -> Mapping[str, Any]:
+    """The fields of a form or query string, one of which may be given several times."""
+    try:
+        form = await request.form(max_files=0, max_fields=1000)
+    except (HTTPException, ValueError, KeyError, AssertionError):
+        raise Refusal(400, "Invalid request: the form cannot be read") from None
+    pairs = [*request.query_params.multi_items(), *form.multi_items()]
+    fields: dict[str, Any] = {key: _clean(value) for key, value in pairs if isinstance(value, str)}
+    return fields | {name: [_clean(value) for key, value in pairs if key == name and isinstance(value, str)]}
+
+
 async def read_parameters(request: Request) -> Mapping[str, Any]:
     """JSON where the body says so, else form and query string, as LibreTranslate reads them."""
     if is_json(request):

@@ -193,11 +193,65 @@ class LookAnswer(BaseModel):
     remark: str
 
 
+class DeepLTranslation(BaseModel):
+    """A translation as DeepL answers it."""
+
+    detected_source_language: str
+    text: str
+    billed_characters: int
+
+
+class DeepLAnswer(BaseModel):
+    """DeepL's answer."""
+
+    translations: list[DeepLTranslation]
+
+
+class DeepLLanguage(BaseModel):
+    """A language as DeepL lists it."""
+
+    language: str
+    name: str
+    supports_formality: bool | None = None
+
+
+class DeepLUsage(BaseModel):
+    """Characters translated."""
+
+    character_count: int
+    character_limit: int
+
+
+class ChatAnswer(BaseModel):
+    """OpenAI's answer."""
+
+    id: str
+    object: Literal["chat.completion"]
+    created: int
+    model: str
+    choices: list[dict[str, Any]]
+    usage: dict[str, int]
+
+
+class ChatError(BaseModel):
+    """OpenAI's error; a sentence where the request did not get as far."""
+
+    error: dict[str, Any] | str
+
+
+class ChatModels(BaseModel):
+    """OpenAI's list of models."""
+
+    object: Literal["list"]
+    data: list[dict[str, Any]]
+
+
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": Error, "description": text}
     for status, text in {
         400: "The request is wrong.",
         403: "The API key is wrong, or this is turned off.",
+        404: "There is no such thing.",
         408: "The request arrived too slowly.",
         413: "The request is too large.",
         421: "The Host header names another server.",
@@ -205,6 +259,9 @@ ERRORS: dict[int | str, dict[str, Any]] = {
         503: "It took too long, or the server is not ready.",
     }.items()
 }
+
+
+CHAT_ERRORS: dict[int | str, dict[str, Any]] = {status: each | {"model": ChatError} for status, each in ERRORS.items()}
 
 
 def json_body(model: type[BaseModel]) -> dict[str, Any]:

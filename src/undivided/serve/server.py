@@ -53,9 +53,9 @@ class Job(NamedTuple):
 class Server(uvicorn.Server):
     """Ends in order: SIGTERM and SIGINT stop accepting and finish what was accepted, SIGHUP loads the models again."""
 
-    def __init__(self, config: uvicorn.Config, guard: Guard, service: Service) -> None:
+    def __init__(self, config: uvicorn.Config, guard: Guard, service: Service, on_ready: Callable[[], None]) -> None:
         super().__init__(config)
-        self.guard, self.service = guard, service
+        self.guard, self.service, self.on_ready = guard, service, on_ready
         self.signal = 0
 
     @contextmanager
@@ -73,6 +73,11 @@ class Server(uvicorn.Server):
             loop.add_signal_handler(number, self.stop, number)
         loop.add_signal_handler(signal.SIGHUP, reload)
         yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept connections, and only then say so."""
+        await super().startup(sockets)
+        self.on_ready()
 
     def stop(self, number: int) -> None:
         """Stop accepting; a second SIGINT does not wait."""
@@ -102,12 +107,12 @@ def open_port(config: ServeConfig) -> socket.socket:
     return listener
 
 
-def serve(job: Job, listener: socket.socket, on_ready: Callable[[Service], None] = lambda service: None) -> int:
+def serve(job: Job, listener: socket.socket, on_ready: Callable[[], None]) -> int:
     """Serve until a signal; the number of the signal."""
     return asyncio.run(_serve(job, listener, on_ready))
 
 
-async def _serve(job: Job, listener: socket.socket, on_ready: Callable[[Service], None]) -> int:
+async def _serve(job: Job, listener: socket.socket, on_ready: Callable[[], None]) -> int:
     service = Service(job.folders, job.config, job.engine, Path(job.files), Console(job.quiet))
     guard = make_app(service)
     config = uvicorn.Config(
@@ -124,8 +129,7 @@ async def _serve(job: Job, listener: socket.socket, on_ready: Callable[[Service]
         h11_max_incomplete_event_size=32_768,
     )
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
-    server = Server(config, guard, service)
-    on_ready(service)
+    server = Server(config, guard, service, on_ready)
     await server.serve(sockets=[listener])
     await service.close()
     return server.signal
@@ -137,7 +141,7 @@ def run_server(job: Job, console: Console, listener: socket.socket) -> int:
 
     where = address(job.config.host, listener.getsockname()[1])
 
-    def announce(service: Service | None = None) -> None:
+    def announce() -> None:
         console.say(f"serving at {where} (Ctrl-C stops)")
 
     if job.config.workers > 1:

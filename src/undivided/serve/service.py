@@ -16,7 +16,7 @@ from undivided.serve.access import Access, ApiKey, read_keys
 from undivided.serve.cache import TranslationCache
 from undivided.serve.detect import Detected, Detector
 from undivided.serve.documents import Documents
-from undivided.serve.errors import Refusal, busy, missing, too_long
+from undivided.serve.errors import ClientGone, Refusal, missing, too_long
 from undivided.serve.files import FileStore
 from undivided.serve.look import Looking
 from undivided.serve.metrics import Metrics, gauge
@@ -49,6 +49,8 @@ class Service:
         self.files = FileStore(files)
         self.looking = Looking()
         self.metrics = Metrics()
+        self.characters = 0
+        """Translated by DeepL's API, whose clients ask for it."""
         self._reloading = asyncio.Lock()
 
     async def reload(self) -> None:
@@ -114,7 +116,7 @@ class Service:
             if task.done():
                 return task.result()
             if gone.done():
-                raise ConnectionError
+                raise ClientGone
             raise Refusal(503, "Slowdown: the request took too long", retry_after=max(1.0, self.config.request_timeout / 10))
         finally:
             for each in (task, gone):
@@ -149,6 +151,3 @@ async def _wait_gone(request: Request) -> None:
     """Wait until the client has closed its connection."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-__all__ = ["Asked", "Service", "busy"]
