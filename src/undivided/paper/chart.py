@@ -17,7 +17,7 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#0
 """The palette of Okabe and Ito."""
 
 STYLE: Any = {
-    "font.family": ["DejaVu Sans"],  # comes with matplotlib; labels are in English because no Korean font does
+    "font.family": ["DejaVu Sans"],  # comes with matplotlib
     "font.size": 9,
     "axes.titlesize": 9.5,
     "axes.spines.top": False,

@@ -10,7 +10,28 @@ import torch
 
 from undivided.cli import main
 from undivided.nn.attention import attention
-from undivided.paper.faq import ANSWERS, QUESTIONS, decoding, depth, distance, norms, order, padding, pages, scaling, trial
+from undivided.paper.faq import (
+    ANSWERS,
+    QUESTIONS,
+    contexts,
+    decoding,
+    depth,
+    distance,
+    edits,
+    heads,
+    labels,
+    lookup,
+    norms,
+    order,
+    padding,
+    pages,
+    places,
+    recurrences,
+    residual,
+    scaling,
+    trial,
+    write_ups,
+)
 from undivided.paper.faq.question import format_magnitude, format_spread, format_tiny
 
 FAQ = Path(__file__).parents[3] / "docs" / "faq"
@@ -21,8 +42,11 @@ NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[-+]\d+)?")
 @functools.cache
 def compute_once(name):
     """The numbers of a page at full size."""
-    (question,) = (each for each in QUESTIONS if each.name == name)
-    return question.compute(False)
+    return question_named(name).compute(False)
+
+
+def question_named(name):
+    return next(each for each in QUESTIONS if each.name == name)
 
 
 @pytest.fixture(autouse=True)
@@ -158,7 +182,7 @@ def test_all_pages_pictures_and_the_index_are_written_and_one_is_rewritten(tmp_p
     out = tmp_path / "faq"
     assert main(["paper", "faq", "--out", str(out), "--quick", "-q"]) == 0
     assert capsys.readouterr().out.splitlines() == [str(out / f"{name}.md") for name in NAMES]
-    made = {f"{name}{ending}" for name in NAMES for ending in (".md", ".ko.md", ".png")}
+    made = {f"{name}{ending}" for name in NAMES for ending in (".md", ".ko.md", ".png", ".ko.png")}
     assert {path.name for path in out.iterdir()} == made | {"README.md", "README.ko.md", ANSWERS}
     assert list(pages.read_answers(out / ANSWERS)) == NAMES
     before = {path.name: path.read_bytes() for path in out.iterdir()}
@@ -185,7 +209,7 @@ def test_an_unknown_question_is_told(capsys, tmp_path):
 def test_there_is_a_text_for_every_question_and_no_other():
     texts = {path.name.partition(".")[0] for path in pages.TEXT.glob("*.md")}
     assert texts == {*NAMES, "README", "footer"}
-    assert len(NAMES) == 12
+    assert len(NAMES) == 26
 
 
 @pytest.mark.parametrize("language", pages.ENDINGS)
@@ -205,7 +229,9 @@ def all_of(answer):
     return [*answer.fields.values(), *(cell for row in answer.rows for cell in row)]
 
 
-TRAINED = ("sum-or-concatenate", "positions", "non-linearity")
+PERCENT = {"positions": {"_in": 0, "_out": 1}, "sum-or-concatenate": {"_right": 1}, "non-linearity": {"": 1}}
+"""Of trained models: endings of fields that are a column of the table in percent."""
+TRAINED = (*PERCENT, "heads", "projections", "contexts")
 """Of minutes with all their seeds: one seed is trained again, and must lie in the range that the page shows."""
 TIMES = {"parallel": ("ratio", 3), "padding": ("slower", 3)}
 """A field and a column that are times, which no seed fixes: they are never compared, only what is claimed of them."""
@@ -303,11 +329,11 @@ def test_what_no_matrix_can_be_is_what_the_page_shows(monkeypatch):
     assert now == {variant: row[0] for variant, row in rows_of("non-linearity").items()}
 
 
-@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("name", PERCENT)
 def test_what_the_text_says_of_trained_models_is_what_their_table_shows(name):
     """The sentences give the means of the table, in percent."""
     fields, rows = pages.read_answers(FAQ / ANSWERS)[name].fields, rows_of(name)
-    columns = {"positions": {"_in": 0, "_out": 1}, "sum-or-concatenate": {"_right": 1}, "non-linearity": {"": 1}}[name]
+    columns = PERCENT[name]
     for row, cells in rows.items():
         for ending, column in columns.items():
             assert float(fields[row + ending]) == pytest.approx(100 * float(NUMBER.findall(cells[column])[0]), abs=1)
@@ -317,9 +343,10 @@ def test_what_the_text_says_of_trained_models_is_what_their_table_shows(name):
             assert float(fields[key]) == pytest.approx(value if key == "norm" else 100 * value, abs=1)
 
 
+@pytest.mark.parametrize("ending", [".png", ".ko.png"])
 @pytest.mark.parametrize("name", NAMES)
-def test_every_picture_is_a_small_png(name):
-    content = (FAQ / f"{name}.png").read_bytes()
+def test_every_picture_is_a_small_png(name, ending):
+    content = (FAQ / f"{name}{ending}").read_bytes()
     assert content.startswith(b"\x89PNG")
     assert 2_000 < len(content) < 60_000
 
@@ -327,3 +354,161 @@ def test_every_picture_is_a_small_png(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_every_page_says_what_ran(name):
     assert re.search(r"\*\*What ran:\*\*[^*]*`undivided\.", pages.template(name, "en"))
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    """The picture of every question at its quick size."""
+    figure = pytest.importorskip("matplotlib.figure")
+    found = {}
+    for question in QUESTIONS:
+        found[question.name] = figure.Figure(figsize=question.size)
+        question.draw(question.compute(True), found[question.name])
+    return found
+
+
+def texts_of(figure):
+    from matplotlib.text import Text
+
+    return {text.get_text() for text in figure.findobj(Text) if re.search("[A-Za-z]", text.get_text())}
+
+
+def test_every_label_of_a_picture_has_its_korean(drawn):
+    shown = {labels.NUMBER.sub("#", text) for figure in drawn.values() for text in texts_of(figure)}
+    assert shown - labels.UNCHANGED - labels.KOREAN.keys() == set()
+    assert all(re.search("[가-힣]", korean) for korean in labels.KOREAN.values())
+    assert all(english.count("#") == korean.count("#") for english, korean in labels.KOREAN.items())
+
+
+def test_labels_are_translated_in_place(drawn):
+    figure = drawn["positions"]
+    labels.translate_labels(figure)
+    (axes,) = figure.axes
+    assert axes.get_ylabel() == "정답률: 바로 앞 단어"
+    assert {text.get_text() for text in axes.get_legend().get_texts()} == {"사인파", "학습된 위치", "번호 그대로", "없음"}
+    bars = drawn["projections"]
+    labels.translate_labels(bars)
+    bars.canvas.draw()
+    assert [label.get_text() for label in bars.axes[0].get_xticklabels()] == ["없음", "하나를\n공유", "Q와 K\n공유", "셋"]
+    assert labels.translate("source: n = 5 keys and values") == "소스: n = 5개의 키와 값"
+
+
+def test_heads_share_what_one_cannot():
+    assert heads.neighbours(torch.tensor([[0, 7, 1, 6]])).tolist() == [[1, 0, 5, 3]]
+    shown = rows_of("heads")
+    means = [float(NUMBER.findall(shown[str(n)][2])[0]) for n in heads.HEADS]
+    assert means == sorted(means)
+    assert means[-1] > means[0] + 0.15
+    assert len({row[1] for row in shown.values()}) == 1, "the same number of parameters"
+    model, _ = heads.train_heads(8, heads.steps_of(quick=False), 1)
+    assert is_in_range(trial.accuracy(model, heads.neighbours, heads.TAUGHT), shown["8"][2], slack=0.06)
+
+
+@pytest.mark.parametrize("way", heads.PROJECTIONS)
+def test_one_seed_of_the_projections_is_in_the_range_of_the_page(way):
+    itself, ahead, right = heads.measure_projections(way, heads.steps_of(quick=False), 1)
+    shown = rows_of("projections")[way]
+    assert is_in_range(itself, shown[0])
+    assert is_in_range(ahead, shown[1], slack=0.1)
+    assert is_in_range(right, shown[2], slack=0.1)
+
+
+def test_shared_projections_make_scores_symmetric():
+    words = heads.shuffled_alphabets(torch.Generator().manual_seed(3))[:1]
+    assert heads.place_of_next(torch.tensor([[3, 4, 5, 6, 7, 0, 1, 2]])).tolist() == [[1, 2, 3, 4, 5, 6, 7, 0]]
+    for way, symmetric in (("none", True), ("one shared", True), ("Q and K shared", True), ("three", False)):
+        logs = heads.OneAttention(way).attend(words)[1][0].log()
+        around, back = logs[0, 1] + logs[1, 2] + logs[2, 0], logs[1, 0] + logs[2, 1] + logs[0, 2]
+        assert torch.allclose(around, back, atol=1e-3) == symmetric
+
+
+def test_random_directions_are_nearly_at_right_angles():
+    found = places.compute_angles(quick=True)
+    for width, value in found.random.items():
+        assert value == pytest.approx(found.expected[width], rel=0.05)
+    assert max(found.between["words, positions"]) < 0.3 < min(found.between["positions, positions"])
+
+
+def test_rows_of_positions_are_unique_and_turned():
+    found = places.compute_rows(quick=True)
+    assert found.nearest == pytest.approx(found.neighbours, rel=1e-6)
+    assert [length for _, length in found.waves] == sorted(length for _, length in found.waves)
+    moved = places.compute_relative(quick=True)
+    assert moved.moved < 1e-4
+    assert moved.turned < 1e-5
+    assert moved.words_moved > 0.05
+    other = places.turn(3, 16) @ places.turn(4, 16)
+    torch.testing.assert_close(other, places.turn(7, 16))
+
+
+def test_a_look_up_is_a_product_with_one_hot_vectors():
+    found = lookup.compute_lookup(quick=True)
+    assert found.difference == 0
+    assert found.gradients == 0
+    assert found.rows <= lookup.LENGTH
+    context = lookup.compute_context(quick=True)
+    assert context.weights[512] == 8 * 512 * 512 * 4 / 1e6
+    assert context.weights[2048] == 16 * context.weights[512]
+    assert context.states[2048] == 4 * context.states[512]
+
+
+def test_residuals_keep_words_apart():
+    found = residual.compute(quick=False)
+    assert found.gradient[32][0] > 0.1
+    assert found.gradient[32][1] < 1e-4
+    assert found.alike[32][1] > 0.999
+    assert found.alike[32][0] < 0.95
+
+
+def test_edits_reach_as_far_as_a_model_looks():
+    found = {
+        name: {edit: edits.describe(values) for edit, values in each.items()} for name, each in edits.compute(True).by_word.items()
+    }
+    assert [found["RNN"][edit][0] for edit in edits.EDITS] == [0, edits.LENGTH - 1 - edits.MIDDLE, edits.LENGTH - edits.MIDDLE]
+    assert all(changed == left for changed, left, _ in found["Transformer"].values())
+    assert found["without positions"]["swapped"][0] == 0
+
+
+def test_recurrences_saturate_run_away_and_vanish():
+    growth = recurrences.compute_growth(quick=True)
+    assert max(growth.size["tanh"]) < 1
+    assert growth.size["relu"][-1] > 1e6
+    found = recurrences.compute_spectrum(quick=True)
+    for scale in recurrences.SCALES:
+        assert found.linear[scale][50] == pytest.approx(scale**50, rel=1e-3)
+        assert found.clipped[scale] == pytest.approx(min(1.0, found.whole[scale]), rel=1e-4)
+    assert found.tanh[1.1][100] < found.linear[1.1][100]
+
+
+def test_parameters_are_those_of_the_formulas():
+    counted, formula = recurrences.compute_parameters(quick=True)
+    assert counted == formula
+    assert counted.keys() == recurrences.FORMULAS.keys()
+
+
+def test_the_meaning_of_a_word_comes_from_its_company():
+    for word, name in (("apple", "apple"), ("쓰다", "ko")):
+        same, other, right = contexts.measure(word, 60, 1)
+        assert (same[0], other[0]) == (pytest.approx(1, abs=1e-5), pytest.approx(1, abs=1e-5))
+        assert other[-1] < 0.5 < same[-1]
+        assert right == 1
+        shown = rows_of("contexts")
+        for layer in range(contexts.LAYERS + 1):
+            cells = shown[f"{word}` `{layer}"]
+            assert is_in_range(same[layer], cells[0], slack=0.06)
+            assert is_in_range(other[layer], cells[1], slack=0.06)
+        fields = pages.read_answers(FAQ / ANSWERS)["contexts"].fields
+        assert float(fields[f"{name}_other"]) == pytest.approx(float(NUMBER.findall(shown[f"{word}` `3"][1])[0]), abs=0.006)
+
+
+def test_what_write_ups_say_is_refuted():
+    found = write_ups.compute(quick=True)
+    assert found.waves == sorted(found.waves)
+    assert found.waves[0] == pytest.approx(2 * math.pi, rel=0.01)
+    *early, last = found.reads
+    assert max(max(row) for row in early) == 0
+    assert min(last) > 0.01
+    assert found.rows < 1e-5
+    assert found.columns[0] < 0.9
+    assert found.columns[1] > 1.1
+    assert found.future == 0

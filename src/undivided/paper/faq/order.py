@@ -120,7 +120,8 @@ def compute_reach(quick: bool) -> Reach:
         runs = []
         for seed in range(1, 2 if quick else 4):
             torch.manual_seed(seed)
-            model = train_tagger(Tagger(config(kind)), previous, 30 if quick else 300, seed, TAUGHT).model
+            model = Tagger(config(kind))
+            train_tagger(model, previous, 30 if quick else 300, seed, TAUGHT)
             runs.append([accuracy(model, previous, length) for length in LENGTHS])
             positions = model.embedding.positions
             largest[kind] = 0.0 if kind == "none" or positions is None else float(positions.rows(TAUGHT)[-1].detach().norm())

@@ -29,6 +29,7 @@ def page(name: str, language: str, answer: Answer) -> str:
     """A page with its numbers, its table and its footer."""
     rows = "\n".join(f"| {' | '.join(row)} |" for row in answer.rows)
     text = template(name, language) + "\n" + template("footer", language).replace("NAME", name)
+    text = text.replace(f"({name}.png)", f"({name}{ENDINGS[language].replace('.md', '.png')})")
     return text.format_map({**answer.fields, "rows": rows})
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from undivided.core.files import write_atomic
 from undivided.paper.chart import COLOURS, STYLE
+from undivided.paper.faq.labels import korean_font, translate_labels
 from undivided.paper.faq.question import Question
 
 if TYPE_CHECKING:
@@ -17,15 +18,28 @@ if TYPE_CHECKING:
 BLUE, ORANGE, GREEN, PINK, YELLOW, SKY, BLACK = COLOURS
 
 
-def write_picture(question: Question[Any], numbers: Any, path: Path) -> None:
-    """Draw the numbers of a question; the same numbers give the same file."""
+def write_pictures(question: Question[Any], numbers: Any, out: Path) -> bool:
+    """Draw the numbers of a question in every language; whether a font with Korean letters was there.
+
+    The same numbers give the same files. Without such a font, the Korean page gets the English picture.
+    """
+    font = korean_font()
+    _write(question, numbers, out / f"{question.name}.png", "")
+    _write(question, numbers, out / f"{question.name}.ko.png", font)
+    return bool(font)
+
+
+def _write(question: Question[Any], numbers: Any, path: Path, korean: str) -> None:
+    """One picture; with Korean labels where a font for them is named."""
     import matplotlib
     from matplotlib.figure import Figure
     from PIL import Image
 
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(STYLE | ({"font.family": [*STYLE["font.family"], korean]} if korean else {})):
         figure = Figure(figsize=question.size, layout="constrained")
         question.draw(numbers, figure)
+        if korean:
+            translate_labels(figure)
         drawn = BytesIO()
         figure.savefig(drawn, format="png", dpi=110)
     # With few colours a picture takes a third of the bytes and looks the same.

@@ -23,12 +23,12 @@ WORDS = 8
 class Tagger(nn.Module):
     """Embeddings, positions and encoder layers of the Transformer, and an output word for every input word."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, words: int = WORDS) -> None:
         super().__init__()
         positions = Positions(config)
-        self.embedding = Embedding(config, nn.Parameter(torch.empty(WORDS, config.d_model)), positions)
+        self.embedding = Embedding(config, nn.Parameter(torch.empty(words, config.d_model)), positions)
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
-        self.output = nn.Linear(config.d_model, WORDS)
+        self.output = nn.Linear(config.d_model, words)
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 initialise_linear(module)
@@ -46,6 +46,9 @@ class Tagger(nn.Module):
 Tags = Callable[[Tensor], Tensor]
 """The correct tags of sentences `B T`."""
 
+Draw = Callable[[torch.Generator], Tensor]
+"""Random sentences `B T`."""
+
 
 def previous(words: Tensor) -> Tensor:
     """The word before; the first word is its own."""
@@ -53,24 +56,30 @@ def previous(words: Tensor) -> Tensor:
 
 
 class TrainedTagger(NamedTuple):
-    """A trained tagger and the loss of every step."""
+    """A trained tagger, or another model with an output word for every input word, and the loss of every step."""
 
-    model: Tagger
+    model: nn.Module
     losses: list[float]
 
 
-def train_tagger(model: Tagger, tags: Tags, steps: int, seed: int, longest: int = 12, rate: float = 0.01) -> TrainedTagger:
-    """Train on random sentences of 4 to `longest` words."""
+def train_tagger(
+    model: nn.Module, tags: Tags, steps: int, seed: int, longest: int = 12, rate: float = 0.01, draw: Draw | None = None
+) -> TrainedTagger:
+    """Train on random sentences of 4 to `longest` words, or on those that `draw` gives."""
     chance = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.Adam(model.parameters(), lr=rate, betas=(0.9, 0.98))
     losses = []
     for step in range(steps):
-        length = int(torch.randint(4, longest + 1, (), generator=chance))
-        words = torch.randint(WORDS, (32, length), generator=chance)
+        words = draw(chance) if draw else random_words(32, int(torch.randint(4, longest + 1, (), generator=chance)), chance)
         loss = F.cross_entropy(model(words).flatten(0, 1), tags(words).flatten())
         optimizer_step(model, optimizer, loss, rate * min(1, (step + 1) / 20))
         losses.append(float(loss.detach()))
     return TrainedTagger(model, losses)
+
+
+def random_words(count: int, length: int, chance: torch.Generator) -> Tensor:
+    """Sentences of random words, `B T`."""
+    return torch.randint(WORDS, (count, length), generator=chance)
 
 
 def optimizer_step(model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor, rate: float) -> None:
@@ -83,9 +92,9 @@ def optimizer_step(model: nn.Module, optimizer: torch.optim.Optimizer, loss: Ten
     optimizer.step()
 
 
-def accuracy(model: Tagger, tags: Tags, length: int) -> float:
+def accuracy(model: nn.Module, tags: Tags, length: int) -> float:
     """Share of right tags over 64 fresh sentences of one length; the first word, which has no word before it, aside."""
-    words = torch.randint(WORDS, (64, length), generator=torch.Generator().manual_seed(1000 + length))
+    words = random_words(64, length, torch.Generator().manual_seed(1000 + length))
     with torch.inference_mode():
         right = model(words).argmax(dim=-1) == tags(words)
     return float(right[:, 1:].float().mean())
