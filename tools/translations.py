@@ -69,7 +69,7 @@ def first_columns(text: str) -> list[str]:
 def shape(text: str) -> dict[str, list[str]]:
     """Everything that a text and its translation must have in common, in an order that translation does not change."""
     body = text.partition(MARK)[0]
-    twin = body.replace(".ko.md", ".md")
+    twin = body.replace(".ko.md", ".md").replace(".ko.png", ".png")
     return {
         "headings": [name.split(" ")[0] for name, _ in sections(body) if name],
         "code blocks": re.findall(r"```.*?```", body, flags=re.DOTALL),
