@@ -1,18 +1,28 @@
-"""A real browser for the tests of the pages of `undivided look`."""
+"""Chromium for the tests of the pages, and a real server with a page to open in it."""
+
+from __future__ import annotations
 
 import os
 import shutil
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
+from waiting import wait_until
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
-@pytest.fixture(scope="session")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason="the tests of the page need playwright (extra: dev)")
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="the tests of the pages need playwright (extra: dev)")
     if CHROMIUM is None:
-        pytest.skip("the tests of the page need chromium, which is not installed")
+        pytest.skip("the tests of the pages need chromium, which is not installed")
     with playwright.sync_playwright() as running:
         sandbox = [] if os.getuid() else ["--no-sandbox"]
         chromium = running.chromium.launch(executable_path=CHROMIUM, args=sandbox)
@@ -21,16 +31,17 @@ def browser():
 
 
 @pytest.fixture
-def show(browser, tmp_path):
+def show(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
     """Open a page from disk; at the end it must have had no error and asked for nothing but itself."""
-    opened = []
+    opened: list[tuple[Any, list[str], list[str], str]] = []
 
-    def call(text, width=1400, dark=False, name="look.html"):
+    def call(text: str, width: int = 1400, dark: bool = False, name: str = "look.html") -> Any:
         path = tmp_path / name
         path.write_text(text, encoding="utf-8")
         context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light")
         tab = context.new_page()
-        said, asked = [], []
+        said: list[str] = []
+        asked: list[str] = []
         tab.on("console", lambda message: said.append(message.text))
         tab.on("pageerror", lambda error: said.append(str(error)))
         tab.on("request", lambda request: asked.append(request.url))
@@ -45,3 +56,84 @@ def show(browser, tmp_path):
         assert said == []
         # A worker made from a blob is a part of the page.
         assert [url for url in asked if not url.startswith("blob:")] == [address]
+
+
+@pytest.fixture(scope="module")
+def serve(
+    model: Path, spawn: Callable[..., subprocess.Popen[bytes]], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., str]]:
+    """Start a server of the tiny model, which translates both ways as far as anybody knows; its address."""
+    pytest.importorskip("fastapi", reason="the tests of the server need fastapi (extra: serve)")
+    started = []
+
+    def call(*options: str, models: tuple[str, ...] = ()) -> str:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        log = tmp_path_factory.mktemp("serve") / "log"
+        chosen = models or (f"en-de={model}", f"de-en={model}")
+        command = ["serve", *chosen, "--port", str(port), "--engine", "torch", "--threads", "1", *options]
+        with log.open("wb") as out:
+            server = spawn(*command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        started.append(server)
+        address = f"http://127.0.0.1:{port}/"
+        for _ in range(600):
+            if server.poll() is not None:
+                break
+            try:
+                urllib.request.urlopen(f"{address}ready", timeout=5).close()
+                return address
+            except OSError:
+                time.sleep(0.1)
+        raise AssertionError(log.read_text())
+
+    yield call
+    for server in started:
+        server.terminate()
+    for server in started:
+        server.wait(30)
+
+
+class Opened(NamedTuple):
+    """A page that was opened, with all that it must not have done."""
+
+    tab: Any
+    said: list[str]
+    asked: list[str]
+
+
+@pytest.fixture
+def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
+    """Open the page of a server; at the end it must have had no error and asked nobody but its server.
+
+    `says` is what the console may say, such as that a request was refused.
+    """
+    opened: list[tuple[Any, str, str, Opened]] = []
+
+    def call(
+        address: str, width: int = 1280, dark: bool = False, language: str = "en-US", says: str = "", before: Any = None
+    ) -> Any:
+        context = browser.new_context(
+            viewport={"width": width, "height": 900},
+            color_scheme="dark" if dark else "light",
+            locale=language,
+            has_touch=width < 500,
+        )
+        tab = context.new_page()
+        found = Opened(tab, [], [])
+        tab.on("console", lambda message: found.said.append(message.text))
+        tab.on("pageerror", lambda error: found.said.append(str(error)))
+        tab.on("dialog", lambda dialog: (found.said.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        tab.on("request", lambda asked: found.asked.append(asked.url))
+        opened.append((context, address, says, found))
+        if before is not None:
+            before(tab)
+        tab.goto(address)
+        wait_until(tab, "document.getElementById('target-language').options.length > 0")
+        return tab
+
+    yield call
+    for context, address, says, found in opened:
+        context.close()
+        assert [text for text in found.said if not (says and says in text)] == []
+        assert [url for url in found.asked if not url.startswith((address, f"blob:{address}"))] == []

@@ -19,6 +19,8 @@ from undivided.serve.guard import Guard
 from undivided.serve.service import Service
 
 PAGE = Path(__file__).parent / "page"
+LOOK_PAGE = Path(__file__).parents[1] / "look" / "page"
+"""The modules of the page of `undivided look`, some of which the page imports."""
 
 
 def make_app(service: Service) -> Guard:
@@ -59,9 +61,10 @@ def add_page(app: FastAPI) -> None:
         app.add_api_route(path, send, methods=["GET", "HEAD"], include_in_schema=False)
 
     add("/", PAGE / "index.html")
-    for file in sorted(PAGE.rglob("*")):
-        if file.is_file():
-            add(f"/{file.relative_to(PAGE).as_posix()}", file)
+    for folder, prefix in ((PAGE, "/"), (LOOK_PAGE, "/look/")):
+        for file in sorted(folder.iterdir()):
+            if file.is_file():
+                add(f"{prefix}{file.name}", file)
 
 
 async def docs(request: Request) -> Response:

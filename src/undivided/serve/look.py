@@ -27,6 +27,7 @@ class LookWish(NamedTuple):
     text: str
     piece: int = 0
     prefix: Sequence[int] = ()
+    translation: str | None = None
     step: int | None = None
     choices: int = 5
     heads: bool = False
@@ -72,8 +73,10 @@ def _look(model: Model, wish: LookWish) -> dict[str, Any]:
     if "\n" in wish.text.strip() or not 0 <= wish.piece < len(pieces):
         raise Refusal(400, f"Invalid request: q must be one line, and piece one of its {len(pieces)}")
     check_prefix(wish.prefix, len(translator.artifact.tokenizer.target))
+    if wish.translation is not None and wish.prefix:
+        raise Refusal(400, "Invalid request: translation and prefix exclude each other")
     text = pieces[wish.piece]
-    seen = capture(translator.artifact, text, None, translator.search_config(), wish.prefix)
+    seen = capture(translator.artifact, text, wish.translation, translator.search_config(), wish.prefix)
     source, target = word_spans(text, seen.source), word_spans(seen.translation, seen.tgt_out)
     last = seen.cross[-1].mean(axis=0) if seen.cross.size else []
     heads = {use: to_plain_values(seen.attention(use), 3) for use in ("encoder", "decoder", "cross")} if wish.heads else None

@@ -166,7 +166,7 @@ async def look(request: Request) -> Response:
     asked = service.ask(request, body.q, body.source, body.target, body.api_key)
     if len(asked.route.models) != 1:
         raise Refusal(400, "Invalid request: look needs a model that translates this pair directly")
-    wish = LookWish(asked.texts[0], body.piece, body.prefix, body.step, body.choices, body.heads)
+    wish = LookWish(asked.texts[0], body.piece, body.prefix, body.translation, body.step, body.choices, body.heads)
     return JSONResponse(await service.finish_in_time(request, service.looking.look(asked.route.models[0], wish)))
 
 

@@ -167,6 +167,7 @@ class LookRequest(BaseModel):
     target: str
     piece: int = Field(0, ge=0)
     prefix: list[int] = Field([], max_length=1000)
+    translation: str | None = Field(None, min_length=1, description="The translation to look at; by default the model's own.")
     step: int | None = Field(None, ge=0)
     choices: int = Field(5, ge=1, le=10)
     heads: bool = False
