@@ -13,15 +13,16 @@ PAIR ?= en-de
 MINUTES ?= 10
 BIN := .venv/bin
 ONNXRUNTIME_WEB := 1.30.0
+AXE_CORE := 4.14.0
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test mutants chromium onnxruntime-web check format sbom evalb prove-multi30k prove-damage prove-relatives prove-resume prove-shards clean prove-formats prove-import \
+.PHONY: demo test mutants chromium onnxruntime-web axe-core check format sbom evalb prove-multi30k prove-damage prove-relatives prove-resume prove-shards clean prove-formats prove-import \
 	bench-train bench-translate bench-scale bench-quality bench-distilled bench-best bench-start bench-budget
 
 demo: .venv/installed
 	$(BIN)/undivided demo --pair $(PAIR) --minutes $(MINUTES) --out demo
 
-test: .venv/installed-dev chromium onnxruntime-web
+test: .venv/installed-dev chromium onnxruntime-web axe-core
 	@$(MAKE) --no-print-directory evalb || echo "EVALB could not be built; the tests that run it are skipped"
 	$(BIN)/python -m pytest $(PYTEST)
 
@@ -31,7 +32,7 @@ mutants: .venv/installed-dev
 
 evalb: .venv/evalb/evalb
 
-# Tests of the page of `undivided look` drive a browser. It is installed where that is allowed; elsewhere they skip and say so.
+# Tests of the pages of `undivided look` and `undivided serve` drive a browser. It is installed where that is allowed; elsewhere they skip and say so.
 chromium:
 	@for name in chromium chromium-browser google-chrome; do if command -v $$name >/dev/null; then exit 0; fi; done; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then echo "installing chromium for the tests of the page (once) …"; \
@@ -44,6 +45,12 @@ onnxruntime-web:
 	@if [ -e .venv/web/node_modules/onnxruntime-web ]; then exit 0; fi; \
 	if command -v npm >/dev/null; then npm install --silent --no-audit --no-fund --prefix .venv/web onnxruntime-web@$(ONNXRUNTIME_WEB) >/dev/null 2>&1 \
 	|| echo "onnxruntime-web could not be installed: its test will skip"; else echo "no npm: the test of onnxruntime-web will skip"; fi
+
+# What looks for barriers in the page of `undivided serve`.
+axe-core:
+	@if [ -e .venv/web/node_modules/axe-core ]; then exit 0; fi; \
+	if command -v npm >/dev/null; then npm install --silent --no-audit --no-fund --prefix .venv/web axe-core@$(AXE_CORE) >/dev/null 2>&1 \
+	|| echo "axe-core could not be installed: its tests will skip"; else echo "no npm: the tests with axe-core will skip"; fi
 
 check: .venv/installed-dev
 	$(BIN)/ruff check src tests benchmarks tools

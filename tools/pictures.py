@@ -1,10 +1,11 @@
-"""The pictures of the README, made from a real model.
+"""The pictures of the README and of docs/serving.md, made from a real model.
 
-    python tools/pictures.py --model DIR                  write docs/pictures/terminal.svg and docs/pictures/look.png
+    python tools/pictures.py --model DIR                  write docs/pictures/terminal.svg, look.png and serve.png
+    python tools/pictures.py --model DIR --only serve     write only that one
     python tools/pictures.py --model DIR --minutes 25     train the model on Multi30k first, if the folder has none
 
-The terminal picture is what the commands in `SESSION` really print, in a terminal of 100 columns. The look page is opened by
-Debian's chromium, as the tests of the page do. Needs the extra `dev` and the corpus (`UNDIVIDED_CORPORA`) for training.
+The terminal picture is what the commands in `SESSION` really print, in a terminal of 100 columns. The pages are opened by
+Debian's chromium, as their tests do. Needs the extra `dev` and the corpus (`UNDIVIDED_CORPORA`) for training.
 """
 
 from __future__ import annotations
@@ -15,10 +16,16 @@ import os
 import pty
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = ROOT / "docs" / "pictures"
@@ -31,6 +38,8 @@ SESSION = [
     f'undivided look my-model "{SENTENCE}"',
 ]
 PAGE = "A little girl in a pink dress is playing with a dog in the garden."
+WORD = 5
+"""The word of its translation that is selected."""
 VIEW = {"width": 1180, "height": 800}
 
 INK, PAPER, PROMPT, COMMAND = "#d7dce2", "#16191d", "#7cc48b", "#ffffff"
@@ -118,35 +127,67 @@ def draw_terminal(session: list[tuple[str, list[str]]]) -> str:
     )
 
 
-def photograph(model: Path, picture: Path) -> None:
-    """Write the look page of a sentence, and take a picture of what a reader sees first."""
+@contextmanager
+def open_tab() -> Iterator[Any]:
+    """A tab of chromium."""
     from playwright.sync_api import sync_playwright
 
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if chromium is None:
         raise SystemExit("no chromium on this machine: install it (Debian: apt-get install chromium)")
-    with tempfile.TemporaryDirectory() as scratch, sync_playwright() as running:
+    with sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=chromium, args=[] if os.getuid() else ["--no-sandbox"])
+        yield browser.new_page(viewport=VIEW, color_scheme="light", locale="en-US")
+        browser.close()
+
+
+def photograph_look(model: Path, picture: Path) -> None:
+    """Write the look page of a sentence, and take a picture of what a reader sees first."""
+    with tempfile.TemporaryDirectory() as scratch, open_tab() as tab:
         page = Path(scratch) / "look.html"
         subprocess.run([str(command()), "look", str(model), PAGE, "-o", str(page)], check=True)
-        browser = running.chromium.launch(executable_path=chromium, args=[] if os.getuid() else ["--no-sandbox"])
-        tab = browser.new_page(viewport=VIEW, color_scheme="light")
         tab.goto(page.as_uri())
         tab.wait_for_selector(".look .part")
         tab.screenshot(path=str(picture))
-        browser.close()
+
+
+def photograph_serve(model: Path, picture: Path) -> None:
+    """Serve the model, type a sentence, and select a word of its translation."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with subprocess.Popen([str(command()), "serve", f"en-de={model}", "--port", str(port)]) as server, open_tab() as tab:
+        try:
+            for _ in range(300):
+                with suppress(OSError):
+                    urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=5).close()
+                    break
+                time.sleep(0.2)
+            tab.goto(f"http://127.0.0.1:{port}/")
+            tab.fill("#text", PAGE)
+            tab.wait_for_selector("#output .word")
+            tab.locator("#output .word").nth(WORD).click()
+            tab.wait_for_selector(".sentences li")
+            tab.screenshot(path=str(picture))
+        finally:
+            server.terminate()
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, required=True, help="a model folder, English to German")
     parser.add_argument("--minutes", type=float, default=0.0, help="train it so long where there is none")
+    parser.add_argument("--only", choices=("terminal", "look", "serve"), help="make one picture instead of all")
     options = parser.parse_args()
     if options.minutes:
         train_model(options.model, options.minutes)
     PICTURES.mkdir(parents=True, exist_ok=True)
-    session = record_session(options.model)
-    (PICTURES / "terminal.svg").write_text(draw_terminal(session), encoding="utf-8")
-    photograph(options.model, PICTURES / "look.png")
+    if options.only in (None, "terminal"):
+        (PICTURES / "terminal.svg").write_text(draw_terminal(record_session(options.model)), encoding="utf-8")
+    if options.only in (None, "look"):
+        photograph_look(options.model, PICTURES / "look.png")
+    if options.only in (None, "serve"):
+        photograph_serve(options.model, PICTURES / "serve.png")
     for path in sorted(PICTURES.iterdir()):
         print(f"{path.relative_to(ROOT)}: {path.stat().st_size:,} bytes")
     return 0

@@ -137,7 +137,8 @@ def hostile_answers(payloads):
         "v1/translate": {"source": "en", "target": "de", "via": payloads[0], "detected": detected, "translations": [translation]},
         "v1/look": {
             "pieces": payloads, "text": payloads[0], "translation": payloads[0], "tokens": [token], "steps": [token],
-            "attention": [[1.0]], "words": {"source": [[0, 1]], "target": [[0, 1]]}, "heads": None, "choices": choices, "remark": payloads[0],
+            "attention": [[1.0]], "words": {"source": [[0, 1]], "target": [[0, 1]]},
+            "heads": None, "choices": choices, "remark": payloads[0],
         },
         "translate_file": {"translatedFileUrl": link, "translated": 1, "left": 0, "remarks": payloads},
     }  # fmt: skip

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from waiting import wait_until
 
-AXE = Path(__file__).parents[2] / ".venv" / "node" / "node_modules" / "axe-core" / "axe.min.js"
+AXE = Path(__file__).parents[2] / ".venv" / "web" / "node_modules" / "axe-core" / "axe.min.js"
 TEXT = "The old horse finds a tree in the rain.\nMy bird likes the river today.\nПривет, как твои дела сегодня?"
 VIEWS = [(width, dark, language) for width in (1280, 390) for dark in (False, True) for language in ("en-US", "ko-KR")]
 VIEW_NAMES = [f"{width}-{'dark' if dark else 'light'}-{language[:2]}" for width, dark, language in VIEWS]
@@ -56,7 +56,7 @@ def test_everything_can_be_seen_and_reached(open_page, address, tmp_path, width,
 @pytest.mark.parametrize(("width", "dark", "language"), [VIEWS[0], VIEWS[3], VIEWS[5], VIEWS[6]])
 def test_axe_finds_nothing_serious(open_page, address, width, dark, language):
     if not AXE.exists():
-        pytest.skip("axe-core is not installed: make axe (needs npm)")
+        pytest.skip("axe-core is not installed: make axe-core (needs npm)")
     tab = open_page(address, width, dark, language)
     tab.evaluate(AXE.read_text(encoding="utf-8"))
     assert_accessible(tab)
@@ -69,7 +69,7 @@ def test_axe_finds_nothing_serious(open_page, address, width, dark, language):
 
 def test_axe_would_notice(open_page, address):
     if not AXE.exists():
-        pytest.skip("axe-core is not installed: make axe (needs npm)")
+        pytest.skip("axe-core is not installed: make axe-core (needs npm)")
     tab = open_page(address)
     tab.evaluate(AXE.read_text(encoding="utf-8"))
     tab.evaluate("document.querySelector('label[for=text]').remove()")

@@ -158,7 +158,7 @@ class Details {
     const rows = others.map(({ word, probability, translation }) => {
       const bar = h("span", { class: "bar", "aria-hidden": "true" });
       bar.style.setProperty("--share", probability.toFixed(4));
-      const content = [h("b", {}, word), bar, h("small", {}, percent(probability)), h("span", { class: "whole" }, translation)];
+      const content = [h("b", {}, word), bar, h("small", {}, percent(probability)), h("span", { class: "rest" }, (place ? "… " : "") + translation.slice(place))];
       return h("li", {}, h("button", { type: "button", onclick: () => this.replace(part, translation, word) }, ...content));
     });
     element.replaceChildren(h("ul", { lang: this.store.values.target }, ...rows));
