@@ -98,6 +98,13 @@ def test_going_on_from_another_word(server):
     assert [step["id"] for step in then["steps"]][: len(other["prefix"])] == other["prefix"]
 
 
+def test_a_look_at_a_given_translation(server):
+    """What somebody chose, not what the model would have written."""
+    given = look(server, translation="der Hund mag das Haus.").json()
+    assert given["translation"] == "der Hund mag das Haus." != look(server).json()["translation"]
+    assert "".join(step["piece"] for step in given["steps"]).replace("▁", " ").strip() == "der Hund mag das Haus.</s>"
+
+
 def test_a_look_at_one_of_several_sentences_and_at_all_heads(server):
     seen = look(server, q=f"{FIRST} {SECOND}", piece=1, heads=True).json()
     assert seen["pieces"] == [FIRST, SECOND]
@@ -111,7 +118,8 @@ def test_a_look_at_one_of_several_sentences_and_at_all_heads(server):
     "fields",
     [
         {"piece": 1}, {"step": 900}, {"prefix": [0]}, {"prefix": [10**9]}, {"prefix": [3, 3]}, {"q": "a\nb"}, {"q": "  "},
-        {"target": "fr"}, {"prefix": ["a"]}, {"choices": 11},
+        {"target": "fr"}, {"prefix": ["a"]}, {"choices": 11}, {"translation": ""},
+        {"translation": "a\nb"}, {"translation": "a", "prefix": [9]},
     ],
 )  # fmt: skip
 def test_looks_that_cannot_be(server, fields):
