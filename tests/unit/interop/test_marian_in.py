@@ -1,5 +1,7 @@
 """Marian folders of `transformers` come in: the same ids, logits and translations."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -66,24 +68,23 @@ def test_logits_are_theirs(pair):
 
 @pytest.mark.filterwarnings("ignore")
 def test_beams_are_those_of_generate(pair):
-    folder, theirs, found, options = pair
-    compare_beams(folder, theirs, found, texts(options, 20))
-
-
-def compare_beams(folder, theirs, found, lines):
+    """200 sentences; those of one length together, for `generate` has one limit for all."""
+    _folder, theirs, found, options = pair
     source, target = found.vocabularies
-    sources = found.tokenizer.source.encode(lines)
-    config = SearchConfig(beam_size=4, length_penalty=1.0, length_norm="length", max_extra=50)
-    ours = search(found.model, sources, config, torch.device("cpu"))
-    for row, hypotheses in zip(sources, ours):
-        never = [[theirs.config.pad_token_id], [1]]
-        inputs = torch.tensor([[source.rows[token] for token in row]])
-        limit = len(row) - 1 + 50
+    sources = sorted(found.tokenizer.source.encode(texts(options, 200)), key=len)
+    config = SearchConfig(beam_size=4, length_penalty=1.0, length_norm="length", max_extra=8)
+    ours = iter(search(found.model, sources, config, torch.device("cpu")))
+    never = [[theirs.config.pad_token_id], [1]]
+    for length, rows in itertools.groupby(sources, len):
+        inputs = torch.tensor([[source.rows[token] for token in row] for row in rows])
+        limit = {"max_new_tokens": length - 1 + 8, "num_beams": 4, "length_penalty": 1.0}
         with torch.inference_mode():
-            other = theirs.generate(inputs, num_beams=4, length_penalty=1.0, max_new_tokens=limit, bad_words_ids=never)[0].tolist()
-        other = [token for token in other[1:] if token != theirs.config.pad_token_id]
-        ids = [target.rows[token] for token in [*hypotheses[0].tokens, *([EOS] if hypotheses[0].finished else [])]]
-        assert ids == other
+            others = theirs.generate(inputs, attention_mask=torch.ones_like(inputs), bad_words_ids=never, **limit)
+        for other in others.tolist():
+            best = next(ours)[0]
+            ids = [target.rows[token] for token in [*best.tokens, *([EOS] if best.finished else [])]]
+            assert ids == [token for token in other[1:] if token != theirs.config.pad_token_id]
+    assert next(ours, None) is None
 
 
 def test_the_folder_is_a_model_folder_like_any_other(tmp_path, console):
