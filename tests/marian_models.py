@@ -4,6 +4,7 @@ import io
 import json
 import random
 
+import numpy as np
 import sentencepiece
 import torch
 
@@ -91,3 +92,77 @@ def make_marian(folder, *, separate=False, tied=True, activation="swish", scale=
     settings = {"source_lang": "en", "target_lang": "xx", "separate_vocabs": separate, "tokenizer_class": "MarianTokenizer"}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     return model
+
+
+def learn_for_marian(lines: list[str], size: int = 90) -> bytes:
+    """A sentencepiece model with the ids that Marian asks for."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), model_writer=model, model_type="unigram", vocab_size=size, hard_vocab_limit=False,
+        minloglevel=2, eos_id=0, unk_id=1, bos_id=-1, pad_id=-1,
+    )  # fmt: skip
+    return model.getvalue()
+
+
+NPZ = {"type": "transformer", "dim-emb": 32, "enc-depth": 2, "dec-depth": 2, "transformer-heads": 4, "transformer-dim-ffn": 48,
+       "transformer-ffn-depth": 2, "transformer-ffn-activation": "swish", "transformer-decoder-autoreg": "self-attention",
+       "transformer-preprocess": "", "transformer-postprocess": "dan", "transformer-postprocess-emb": "d",
+       "transformer-postprocess-top": "", "skip": "false", "input-types": "[]", "version": "v1.12.0"}  # fmt: skip
+
+
+def npz_arrays(settings: dict, sizes: tuple[int, int]) -> dict[str, np.ndarray]:
+    """Random weights under the names that Marian gives them, its matrices `in out`."""
+    chance, width, inner = np.random.default_rng(5), settings["dim-emb"], settings["transformer-dim-ffn"]
+
+    def draw(*shape: int) -> np.ndarray:
+        return chance.normal(0, 0.25, shape).astype(np.float32)
+
+    found: dict[str, np.ndarray] = {}
+
+    def norm(name: str) -> None:
+        found[f"{name}_ln_scale"], found[f"{name}_ln_bias"] = 1 + draw(1, width), draw(1, width)
+
+    for side, depth in (("encoder", settings["enc-depth"]), ("decoder", settings["dec-depth"])):
+        for place in range(1, depth + 1):
+            for part in ("self", "context") if side == "decoder" else ("self",):
+                for kind in "qkvo":
+                    found[f"{side}_l{place}_{part}_W{kind}"] = draw(width, width)
+                    found[f"{side}_l{place}_{part}_b{kind}"] = draw(1, width)
+                norm(f"{side}_l{place}_{part}_Wo")
+            found[f"{side}_l{place}_ffn_W1"], found[f"{side}_l{place}_ffn_b1"] = draw(width, inner), draw(1, inner)
+            found[f"{side}_l{place}_ffn_W2"], found[f"{side}_l{place}_ffn_b2"] = draw(inner, width), draw(1, width)
+            norm(f"{side}_l{place}_ffn_ffn")
+    if settings["tied-embeddings-all"] == "true":
+        found["Wemb"] = draw(sizes[0], width)
+    else:
+        found["encoder_Wemb"], found["decoder_Wemb"] = draw(sizes[0], width), draw(sizes[1], width)
+        if settings["tied-embeddings"] != "true":
+            found["decoder_ff_logit_out_W"] = draw(width, sizes[1])
+    found["decoder_ff_logit_out_b"] = draw(1, sizes[1])
+    found["decoder_ff_logit_out_b"][0, 0] = 1.5
+    return found
+
+
+def make_npz(folder, *, tie="all", activation="swish", yaml_vocabulary=False, **changes):
+    """A folder as OPUS-MT publishes them: the weights, the vocabulary, two sentencepiece models and decoder.yml."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shared = tie == "all"
+    lines = sentences(400, 1), [line.upper() for line in sentences(400, 2)]
+    models = [learn_for_marian(lines[0] + lines[1], 120)] * 2 if shared else [learn_for_marian(each) for each in lines]
+    processors = [sentencepiece.SentencePieceProcessor(model_proto=model) for model in models]
+    names = []
+    for side, (model, processor) in enumerate(zip(models, processors)):
+        (folder / ("source.spm", "target.spm")[side]).write_bytes(model)
+        name = f"vocab{'' if shared else side}.{'yml' if yaml_vocabulary else 'spm'}"
+        rows = [f"{json.dumps(processor.id_to_piece(token), ensure_ascii=False)}: {token}\n" for token in range(len(processor))]
+        (folder / name).write_bytes("".join(rows).encode() if yaml_vocabulary else model)
+        names.append(name)
+    ties = {"tied-embeddings-all": str(shared).lower(), "tied-embeddings": str(tie != "none").lower()}
+    sizes = len(processors[0]), len(processors[1])
+    settings = NPZ | ties | {"transformer-ffn-activation": activation, "dim-vocabs": list(sizes)} | changes
+    arrays = npz_arrays(settings, sizes)
+    text = "".join(f"{name}: {json.dumps(value) if value == '' else value}\n" for name, value in settings.items())
+    np.savez(folder / "model.npz", **arrays, **{"special:model.yml": np.frombuffer(text.encode() + b"\0", np.int8)})
+    decoder = f"relative-paths: true\nmodels:\n  - model.npz\nvocabs:\n  - {names[0]}\n  - {names[1]}\nbeam-size: 4\nnormalize: 1\n"
+    (folder / "decoder.yml").write_text(decoder)
+    return settings, arrays

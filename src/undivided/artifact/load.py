@@ -158,7 +158,7 @@ def _read_contents(folder: str | Path) -> _Contents:
     seal = _seal(current)
     parts = _verify(current)
     recipe, vocabulary, facts = _read_config(current)
-    tokenizer = None if recipe.model.kind == "vision" else Tokenizer.load(current)
+    tokenizer = None if recipe.model.kind == "vision" else Tokenizer.load(current, recipe.data.language_code)
     contents = _Contents(folder, seal, recipe, tokenizer, facts, None)
     if contents.sizes != vocabulary:
         raise InputError(f"{folder}: the subword models have {contents.sizes} tokens, but config.json says {vocabulary}")
@@ -171,7 +171,7 @@ def _read_contents(folder: str | Path) -> _Contents:
 def _read_unfinished(folder: Path, found: Unfinished) -> _Contents:
     """A stopped training as a model: every sentence by itself, since its lines are measured when a model is written."""
     recipe = build_recipe(found.recipe)
-    tokenizer = None if recipe.model.kind == "vision" else Tokenizer.load(found.subwords)
+    tokenizer = None if recipe.model.kind == "vision" else Tokenizer.load(found.subwords, recipe.data.language_code)
     facts = {UNFINISHED: found.step, "weights": f"checkpoint of step {found.step:,}", "usual_sentences": 1}
     return _Contents(folder, _seal(found.checkpoint), recipe, tokenizer, facts, None, found.checkpoint)
 

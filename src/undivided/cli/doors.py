@@ -18,11 +18,17 @@ def add_import(verbs: Any) -> None:
         "import",
         help="make a model folder from a model of another engine",
         description="Read a translator of another engine and write it as a model folder: Hugging Face Marian folders (OPUS-MT), "
-        "CTranslate2 folders, Argos packages. Nothing in them is run. The result is compared with the other engine where that is "
-        "installed.",
+        "Marian's own .npz files, CTranslate2 folders, Argos packages. Nothing in them is run. The result is compared "
+        "with the other engine where that is installed.",
     )
-    verb.add_argument("path", help="a folder, or an .argosmodel file")
+    verb.add_argument("path", help="a folder, or an .argosmodel or .npz file")
     verb.add_argument("out", help="the new model folder")
+    verb.add_argument(
+        "--target-lang",
+        default="",
+        metavar="CODE",
+        help="of a model for several target languages: the one that is meant, as the model names it (>>deu<< is deu)",
+    )
     verb.add_argument("--license", default="", metavar="NAME", help="the licence of the model, where its card names none")
     add_quiet(verb)
     verb.set_defaults(run=run_import)
@@ -32,7 +38,7 @@ def run_import(options: argparse.Namespace) -> None:
     """Import a model."""
     from undivided.interop.door import import_model
 
-    import_model(options.path, options.out, Console(options.quiet), options.license)
+    import_model(options.path, options.out, Console(options.quiet), options.license, options.target_lang)
 
 
 def add_export(verbs: Any) -> None:

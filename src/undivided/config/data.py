@@ -96,6 +96,9 @@ class DataConfig:
     )
     source_lang: str = setting("", "source language, e.g. en", flags=("--source-lang",))
     target_lang: str = setting("", "target language, e.g. de", flags=("--target-lang",))
+    language_code: str = setting(
+        "", "of a model that translates into several languages: the one that is meant, as it names it, e.g. deu for >>deu<<"
+    )
     on_bad_line: Literal["skip", "error"] = setting(
         "skip", "what to do with a bad line: skip (drop and report it) or error (stop there)", flags=("--on-bad-line",)
     )

@@ -60,9 +60,10 @@ class ModelConfig:
         at_least=0,
         of=TRANSFORMER + DECODER_ONLY,
     )
-    positions: Literal["sinusoidal", "halves", "learned", "index", "none"] = setting(
+    positions: Literal["sinusoidal", "halves", "marian", "learned", "index", "none"] = setting(
         "sinusoidal",
-        "position encoding: sinusoidal (paper; sines and cosines interleaved), halves (all sines, then all cosines, like Marian), "
+        "position encoding: sinusoidal (paper; sines and cosines interleaved), halves (all sines, then all cosines, like "
+        "Hugging Face's Marian), marian (the same with the wavelengths of Marian itself and tensor2tensor), "
         "learned (a trained vector per position), index (the position itself as a number), none",
         of=ATTENTIVE + CONVOLUTIONAL,
     )
@@ -117,7 +118,7 @@ class ModelConfig:
                 f"n_heads: {self.n_heads} does not divide model.d_model {self.d_model}; "
                 "change one of them, or set both model.d_k and model.d_v"
             )
-        if positioned and self.d_model % 2 and self.positions in ("sinusoidal", "halves"):
+        if positioned and self.d_model % 2 and self.positions in ("sinusoidal", "halves", "marian"):
             faults.append(f"d_model: {self.d_model} is odd, but sinusoidal positions need an even width")
         if positioned and self.positions == "none" and self.join_positions == "concatenate":
             faults.append("join_positions: there is nothing to concatenate while model.positions is none")

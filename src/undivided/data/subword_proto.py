@@ -25,6 +25,8 @@ SPECIAL_IDS = {UNK_ID: UNK, BOS_ID: BOS, EOS_ID: EOS, PAD_ID: PAD}
 
 LEAST_SCORE = -1e9
 """Of a piece that text is never split into: merges try it last."""
+BARRED_SCORE = -2e9
+"""Of a piece that must not come of a text by name either."""
 
 
 class Piece(NamedTuple):
@@ -166,7 +168,7 @@ def reorder_pieces(
         elif scores is not None and text not in barred and not (text in known and known[text].type == BYTE):
             pieces.append(Piece(text, scores[token], NORMAL))
         else:
-            pieces.append(known.get(text, Piece(text, LEAST_SCORE, UNUSED)))
+            pieces.append(known.get(text, Piece(text, BARRED_SCORE if text in barred else LEAST_SCORE, UNUSED)))
     return write_model(model, pieces)
 
 

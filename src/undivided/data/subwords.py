@@ -6,7 +6,7 @@ import io
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, compress, pairwise
+from itertools import chain, compress
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,8 @@ from undivided.core.errors import InputError
 from undivided.core.files import read_bounded
 from undivided.core.ids import BOS, EOS, PAD, UNK
 from undivided.core.random import mix_bits
-from undivided.data.subword_proto import read_parts
+from undivided.data.subword_proto import BARRED_SCORE, read_parts
+from undivided.data.subword_sampling import SPACE_MARK, WordVariants
 
 MIN_VOCAB_SIZE = 4 + 256
 """Special ids, and the 256 byte pieces that spell unknown characters."""
@@ -27,9 +28,6 @@ MAX_MODEL_BYTES = 64 << 20
 
 MAX_CACHED_WORDS, MAX_CACHED_LENGTH = 1 << 18, 40
 """Words whose ids are cached while a corpus is encoded, and most characters of such a word."""
-
-SPACE_MARK = "\u2581"
-"""How sentencepiece writes a space; a `▁` in the text itself needs special treatment."""
 
 
 def vocab_size_for(pairs: int) -> int:
@@ -119,6 +117,8 @@ class Subwords:
         self._cache: dict[str, bytes] = {}
         self._cached_dtype: np.dtype | None = None
         self._language_codes = {piece: token for token, piece in enumerate(pieces) if _is_language_code(piece)}
+        self._language: int | None = None
+        self._barred = frozenset(token for token in range(len(pieces)) if self._processor.get_score(token) <= BARRED_SCORE)
         self._parts = read_parts(model)
         self._mark_ids = [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in SPACE_MARK.encode()]
 
@@ -145,14 +145,27 @@ class Subwords:
             if self._parts.spells_bytes and SPACE_MARK in text:
                 rows[place] = self._encode_with_marks(text)
             elif (code := text[: text.find("<<") + 2]) in self._language_codes:
-                rows[place] = [self._language_codes[code], *self.encode([text[len(code) :]])[0]]
-            elif UNK in rows[place]:
-                rows[place] = self._encode_by_name(text)
+                rows[place] = [self._language_codes[code], *self._encode_known(text[len(code) :])]
+            elif UNK in rows[place] or self._language is not None:
+                rows[place] = [*filter(None, [self._language]), *self._encode_known(text)]
         return rows
 
-    def _encode_by_name(self, text: str) -> list[int]:
+    def _encode_known(self, text: str) -> list[int]:
         """Encode a text of an imported model: what its sentencepiece model does not know, its vocabulary may know by name."""
-        return [*map(self._processor.piece_to_id, self._processor.encode(text, out_type=str)), EOS]
+        ids = map(self._processor.piece_to_id, self._processor.encode(text, out_type=str))
+        return [*(UNK if token <= EOS or token in self._barred else token for token in ids), EOS]
+
+    @property
+    def languages(self) -> list[str]:
+        """The codes of the languages that a model for several translates into; none of most models."""
+        return [piece[2:-2] for piece in self._language_codes]
+
+    def choose_language(self, code: str) -> None:
+        """From now on every text begins with this language's token, unless it names another; without a code, none does."""
+        if code and f">>{code}<<" not in self._language_codes:
+            known = f"known: {', '.join(self.languages[:50])}" if self.languages else "it translates into one language"
+            raise InputError(f"{code!r}: the model has no such target language; {known}")
+        self._language = self._language_codes[f">>{code}<<"] if code else None
 
     def encode_corpus(self, texts: Sequence[str], dtype: np.dtype, threads: int = 1) -> list[bytes]:
         """The same as `encode`, as bytes of numbers of type `dtype`, and faster for much text.
@@ -241,54 +254,6 @@ def _has_plain_words(text: str) -> bool:
     return bool(text) and "  " not in text and text[0] != " " != text[-1] and SPACE_MARK not in text
 
 
-class WordVariants:
-    """Segmentations of words to choose from in training; they depend on the word only."""
-
-    COUNT = 32
-    MOST_WORDS = 200_000
-
-    def __init__(self, processor: sentencepiece.SentencePieceProcessor, config: TokensConfig) -> None:
-        self.processor, self.config = processor, config
-        whole = (token for token in range(len(processor)) if token > EOS and not processor.is_byte(token))
-        self.ids = {processor.id_to_piece(token): token for token in whole}
-        self.scores = {piece: processor.get_score(token) for piece, token in self.ids.items()}
-        self._cache: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
-
-    def choose(self, word: tuple[int, ...], chance: int) -> tuple[int, ...]:
-        """One of the segmentations of a word."""
-        variants = self._cache.get(word)
-        if variants is None:
-            if len(self._cache) >= self.MOST_WORDS:
-                self._cache.clear()
-            variants = self._cache[word] = self._segmentations(word)
-        return variants[chance % len(variants)]
-
-    def _segmentations(self, word: tuple[int, ...]) -> list[tuple[int, ...]]:
-        text = "".join(self.processor.id_to_piece(token) for token in word)
-        if len(text) < 2 or not all(symbol in self.ids for symbol in text):
-            return [word]
-        chance = random.Random(text)
-        if self.config.kind == "bpe":
-            return [self.segment(text, chance) for _ in range(self.COUNT)]
-        others = self.processor.nbest_encode_as_ids(text.removeprefix(SPACE_MARK), nbest_size=8)
-        others = [tuple(other) for other in others if self.processor.decode(other) == self.processor.decode(list(word))]
-        return [chance.choice(others) if others and chance.random() < self.config.dropout else word for _ in range(self.COUNT)]
-
-    def segment(self, text: str, chance: random.Random) -> tuple[int, ...]:
-        """BPE of one word, with merges skipped at random (BPE-dropout, Provilkov et al., 2020)."""
-        symbols = list(text)
-        while True:
-            merges = [
-                (self.scores[pair], -place)
-                for place, pair in enumerate(map("".join, pairwise(symbols)))
-                if pair in self.scores and chance.random() >= self.config.dropout
-            ]
-            if not merges:
-                return tuple(self.ids[symbol] for symbol in symbols)
-            place = -max(merges)[1]
-            symbols[place : place + 2] = [symbols[place] + symbols[place + 1]]
-
-
 def to_one_line(text: str) -> str:
     """A text without line breaks: whatever a model writes, an output is one line."""
     return re.sub(r"[\r\n]+", " ", text)
@@ -322,15 +287,21 @@ class Tokenizer:
         return list(parts)
 
     @classmethod
-    def load(cls, folder: Path) -> Tokenizer:
-        """Read what `save` wrote."""
+    def load(cls, folder: Path, language_code: str = "") -> Tokenizer:
+        """Read what `save` wrote; texts to translate begin with the code of a language, if there is one."""
         if (folder / "subwords.model").exists():
-            return cls(Subwords.load(folder / "subwords.model"))
-        parts = [folder / "source.model", folder / "target.model"]
-        for part in parts:
-            if not part.exists():
-                raise InputError(f"{folder}: holds no subword model ({part.name} is missing)")
-        return cls(*map(Subwords.load, parts))
+            parts = [folder / "subwords.model"]
+        else:
+            parts = [folder / "source.model", folder / "target.model"]
+            for part in parts:
+                if not part.exists():
+                    raise InputError(f"{folder}: holds no subword model ({part.name} is missing)")
+        found = cls(*map(Subwords.load, parts))
+        if language_code:
+            if found.source is found.target:
+                found = cls(found.source, Subwords(found.source.model))
+            found.source.choose_language(language_code)
+        return found
 
     @classmethod
     def learn(cls, read: Callable[[], Iterable[tuple[str, ...]]], config: TokensConfig, count: int, seed: int) -> Tokenizer:

@@ -244,7 +244,9 @@ def _recipe(package: Package, tensors: Tensors) -> Recipe:
     if tie == "target" and len(package.vocabularies) == 1 and _same(tensors, "encoder/embeddings_0/weight", target):
         tie = "all"
     table, width = tensors["decoder/position_encodings/encodings"], tensors[target].shape[1]
-    fixed = [kind for kind in ("halves", "sinusoidal") if bool((table - sinusoids(len(table), width, kind)).abs().max() < 1e-3)]
+    fixed = [
+        kind for kind in ("halves", "sinusoidal", "marian") if bool((table - sinusoids(len(table), width, kind)).abs().max() < 1e-3)
+    ]
     positions = {"positions": fixed[0]} if fixed else {"positions": "learned", "max_positions": min(len(table), MAX_POSITIONS)}
     model = {
         "d_model": width, "d_ff": len(tensors["encoder/layer_0/ffn/linear_0/weight"]),

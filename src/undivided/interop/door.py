@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,16 @@ from undivided.interop.foreign import Imported, plain_file, read_object
 from undivided.interop.parity import compare_logits, transformers_runtime
 
 
-def import_model(path: str | Path, out: str | Path, console: Console, license: str = "") -> Artifact:
+def import_model(path: str | Path, out: str | Path, console: Console, license: str = "", target_lang: str = "") -> Artifact:
     """Import a model into a new folder; nothing is written unless all of it was read and compared."""
     source, target = Path(path), Path(out)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise InputError(f"{target}: exists already; choose a new folder")
     found = read_model(source, license)
+    notes = _choose_language(found, target_lang)
     record = _compare(found)
     found.facts["parity"] = record
-    for note in found.notes:
+    for note in [*found.notes, *notes]:
         console.say(note)
     console.say(describe_parity(record))
     artifact = Artifact(found.recipe, found.tokenizer, found.model, found.facts)
@@ -33,21 +35,40 @@ def read_model(source: Path, license: str = "") -> Imported:
     """Read a foreign model, of whatever format it is."""
     if not source.exists():
         raise InputError(f"{source}: no such file or folder")
+    if source.is_file() and source.suffix == ".npz":
+        source = source.parent
     if source.is_file():
         if zipfile.is_zipfile(source) and source.suffix in (".argosmodel", ".zip"):
             from undivided.interop.argos import import_argos
 
             return import_argos(source, license)
-        raise InputError(f"{source}: expected a folder of Marian or CTranslate2, or an .argosmodel file")
+        raise InputError(f"{source}: expected a folder of Marian or CTranslate2, or an .argosmodel or .npz file")
     if (source / "model.bin").exists():
         from undivided.interop.ctranslate2_in import import_ctranslate2
 
         return import_ctranslate2(source, license)
+    if not (source / "config.json").exists() and any(source.glob("*.npz")):
+        from undivided.interop.marian_npz import import_npz
+
+        return import_npz(source, license)
     if read_object(plain_file(source, "config.json")).get("format") == "undivided":
         raise InputError(f"{source}: a model folder of undivided already; use it as it is")
     from undivided.interop.marian_in import import_marian
 
     return import_marian(source, license)
+
+
+def _choose_language(found: Imported, code: str) -> list[str]:
+    """Of a model for several target languages, take the one that is meant; say so where none is."""
+    languages = found.tokenizer.source.languages
+    if code:
+        found.tokenizer.source.choose_language(code)
+        data = dataclasses.replace(found.recipe.data, language_code=code, target_lang=code)
+        found.recipe = dataclasses.replace(found.recipe, data=data)
+    elif languages:
+        some = ", ".join(languages[:10]) + (" …" if len(languages) > 10 else "")
+        return [f"it translates into several languages ({some}): import it with --target-lang CODE, or begin texts with >>CODE<<"]
+    return []
 
 
 def _compare(found: Imported) -> dict[str, Any]:

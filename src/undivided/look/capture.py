@@ -15,7 +15,8 @@ from undivided.core.console import plural
 from undivided.core.errors import InputError
 from undivided.core.ids import EOS
 from undivided.data.batches import PairBatch, make_batch
-from undivided.data.subwords import SPACE_MARK, Subwords, to_one_line
+from undivided.data.subword_sampling import SPACE_MARK
+from undivided.data.subwords import Subwords, to_one_line
 from undivided.inference.hypothesis import length_penalty
 from undivided.look.beam import search_with_tree
 from undivided.look.result import Candidate, Facts, Lens, Look, Numbers, Step, Token, Use, to_readonly_array

@@ -68,13 +68,14 @@ class Residual(nn.Module):
 def sinusoids(length: int, width: int, layout: str = "sinusoidal") -> Tensor:
     """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(…). [paper 3.5]
 
-    Layout `halves` has all sines first and then all cosines (Marian; tensor2tensor with slightly other wavelengths):
-    the same numbers in another order of dimensions.
+    Layout `halves` has all sines first and then all cosines (Hugging Face's Marian): the same numbers in another order of
+    dimensions. Layout `marian` (Marian itself, tensor2tensor) has slightly other wavelengths: 10000^(i / (d_model/2 − 1)).
     """
     place = torch.arange(length, dtype=torch.float64)[:, None]
-    rate = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    steps = max(1, width // 2 - 1) if layout == "marian" else width / 2
+    rate = 10000.0 ** (-torch.arange(width // 2, dtype=torch.float64) / steps)
     angle = place * rate
-    if layout == "halves":
+    if layout in ("halves", "marian"):
         return torch.cat([angle.sin(), angle.cos()], dim=1).float()
     return torch.stack([angle.sin(), angle.cos()], dim=2).flatten(1).float()
 

@@ -221,7 +221,7 @@ def start_settings(folder: str) -> Values:
         raise InputError(f"--from {folder}: config.json describes no model")
     wanted = {
         "tokens": ("joint",),
-        "data": ("source_lang", "target_lang"),
+        "data": ("source_lang", "target_lang", "language_code"),
         "search": ("beam_size", "length_penalty", "length_norm"),
     }
     there = {section: recipe.get(section) for section in wanted}

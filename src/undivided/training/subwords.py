@@ -30,7 +30,7 @@ def prepare_tokenizer(recipe: Recipe, examples: int, folder: Path, console: Cons
     """The subwords of this run, kept in its folder: learned or taken over once, then read. `examples` are those of its corpora."""
     home = folder / "subwords"
     if home.is_dir():
-        return Tokenizer.load(home)
+        return Tokenizer.load(home, recipe.data.language_code)
     if recipe.tokens.ready or recipe.train.start:
         tokenizer = ready_tokenizer(recipe)
     else:
@@ -76,7 +76,7 @@ def ready_tokenizer(recipe: Recipe) -> Tokenizer:
         kinds = "file or folder; two files are named as SOURCE.model,TARGET.model" if recipe.tokens.ready else "folder"
         raise InputError(f"{name}: {where}: no such {kinds}")
     else:
-        tokenizer = Tokenizer.load(current_folder(Path(where)))
+        tokenizer = Tokenizer.load(current_folder(Path(where)), recipe.data.language_code)
     if tokenizer.joint != recipe.tokens.joint:
         there, joint = ("one vocabulary", "true") if tokenizer.joint else ("separate vocabularies", "false")
         raise InputError(f"{name}: {where} holds {there} for the two sides; set tokens.joint to {joint}")

@@ -7,7 +7,9 @@ import torch
 
 from marian_models import make_marian, sentences
 from undivided.artifact import load_artifact
+from undivided.cli import main
 from undivided.config import SearchConfig
+from undivided.core.console import Console
 from undivided.core.ids import BOS, EOS
 from undivided.inference.search import search
 from undivided.interop.door import import_model, read_model
@@ -97,3 +99,18 @@ def test_the_folder_is_a_model_folder_like_any_other(tmp_path, console):
     card = (tmp_path / "ours" / "README.md").read_text()
     assert "Imported by undivided from `theirs`" in card
     assert "cc-by-4.0" in card
+
+
+def test_the_target_language_of_a_multilingual_model_is_chosen(tmp_path, capsys):
+    make_marian(tmp_path / "theirs", languages=("deu", "fra"))
+    chosen = import_model(tmp_path / "theirs", tmp_path / "fra", Console(), target_lang="fra")
+    free = import_model(tmp_path / "theirs", tmp_path / "any", Console())
+    assert "it translates into several languages (deu, fra): import it with --target-lang CODE" in capsys.readouterr().err
+    texts = ["The dog.", ">>deu<< The dog."]
+    assert load_artifact(tmp_path / "fra").tokenizer.source.encode(texts) == free.tokenizer.source.encode(
+        [">>fra<< The dog.", texts[1]]
+    )
+    assert chosen.recipe.data.target_lang == "fra"
+    assert main(["import", str(tmp_path / "theirs"), str(tmp_path / "no"), "--target-lang", "ita"]) == 2
+    assert "'ita': the model has no such target language; known: deu, fra" in capsys.readouterr().err
+    assert not (tmp_path / "no").exists()
