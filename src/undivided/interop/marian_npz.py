@@ -99,7 +99,7 @@ def parse_yaml_object(content: bytes, where: Path) -> dict[str, Any]:
         text = content.decode("utf-8")
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=loader)):
             raise ValueError("it has aliases")
-        value = yaml.load(text, Loader=loader)
+        value = loader(text).get_single_data()
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InputError(f"{where}: damaged, it cannot be read as YAML: {' '.join(str(error).split())}") from None
     if not isinstance(value, dict):
