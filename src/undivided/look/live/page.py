@@ -14,6 +14,7 @@ from undivided.look.html import MODULES, embed_json, inline_module, read_part
 from undivided.look.live.subwords import describe_subwords, find_subword_faults
 from undivided.look.live.weights import Stored, estimate_bytes, exceeds_half, pack_weights
 from undivided.look.result import FATES, USES
+from undivided.look.walk import read_walk
 from undivided.models.transformer import Transformer
 
 MOST_BYTES = 60_000_000
@@ -25,7 +26,7 @@ ENGINE = (
 )  # fmt: skip
 """The modules of the worker, each after those that it imports."""
 
-LIVE = ("client.js", "changes.js", "app.js")
+LIVE = ("client.js", "changes.js", "walk.js", "app.js")
 """The modules of the live page, each after those that it imports and after those of the page that is not live."""
 
 SEARCH = ("beam_size", "length_penalty", "length_norm", "max_extra", "no_repeat_ngram", "temperature")
@@ -86,4 +87,5 @@ def describe_model(artifact: Artifact, stored: Stored) -> dict[str, Any]:
         "facts": dataclasses.asdict(describe_facts(artifact, search)),
         "uses": USES,
         "fates": FATES,
+        "walk": read_walk(),
     }

@@ -80,10 +80,11 @@ const ASKS = {
   decode: ({ rows }, post) => post("texts", rows.map((row) => engine.tokenizer.target.decode(row))),
 
   // Many texts, translations alone.
-  async translate({ texts, settings }, post) {
+  async translate({ texts, settings, changes = {} }, post) {
+    const run = asRun(changes);
     for (const text of texts) {
       const src = engine.tokenizer.source.encode(text);
-      const { best } = await search(engine.model, engine.model.encode(src, AS_TRAINED), src.length, settings, [], AS_TRAINED, async () => {});
+      const { best } = await search(engine.model, engine.model.encode(src, run), src.length, settings, [], run, async () => {});
       post("translated", { text: engine.tokenizer.target.decode(best.tokens), ...best });
     }
   },

@@ -8,6 +8,7 @@ import { createViewStore, navigation, part, VIEWS } from "../view.js";
 import { interfaceLanguage, LANGUAGES, say, setLanguage } from "../words.js";
 import { asTrained, CHANGE_KEYS, changesPanel, isChanged, searchSettings, whatIfLive } from "./changes.js";
 import { startEngine } from "./client.js";
+import { walkSection, walkTitle } from "./walk.js";
 
 // Milliseconds after a key before the model is asked, so that a fast typist is not a burden.
 const AFTER_A_KEY = 30;
@@ -86,7 +87,7 @@ function build(element, page, rebuild) {
   const shown = lookSections(page);
   const tryIt = part(say("Try it"), changesPanel(live, about, reset));
   const whatIf = part(say("What if"), whatIfLive(live, about, (card) => whenSeen(page, card)));
-  const sections = [tryIt, ...shown.slice(0, 2), whatIf, ...shown.slice(2)];
+  const sections = [tryIt, ...shown.slice(0, 2), whatIf, ...shown.slice(2), part(walkTitle(about), walkSection(page))];
   element.classList.add("look", "live");
   const named = sections.map((section) => ({ title: section.getAttribute("aria-label"), element: section }));
   element.replaceChildren(liveHeader(page, rebuild), navigation(named), ...sections);
