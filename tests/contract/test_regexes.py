@@ -18,7 +18,7 @@ MADE = {
     ("cli/demo/corpus.py", "TARGETS[target_lang]"): ["[^\\W\\d_]", "[가-힣]"],
     ("paper/parsing/trees.py", "cut"): ["[-=|]", "\\|"],
     ("formats/protection.py", "'|'.join((f'(?P<{kind}>{pattern})' for kind, pattern in KINDS.items()))"): [PATTERN.pattern],
-    ("formats/protection.py", "'|'.join(map(re.escape, known))"): ["\ue000|\ue001"],
+    ("formats/protection.py", "'|'.join(map(re.escape, known))"): ["｟0｠|｟11｠"],
     ("formats/table.py", "f'[^{re.escape(separator)}\\\\r\\\\n]*'"): ["[^,\\r\\n]*"],
     ("paper/parsing/pcfg.py", "pattern"): ["^[A-Z]", "^[^a-z]+$", "\\d", "[a-z]", "[^\\x00-\\x7f]"],
 }

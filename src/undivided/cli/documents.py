@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from undivided.cli.aids import use_aids
 from undivided.cli.running import Stop, describe_search
 from undivided.core.console import Console, LimitedWarnings, Progress, plural
 from undivided.core.errors import InputError
@@ -69,6 +70,7 @@ def run_document(options: argparse.Namespace, search: SearchChanges, console: Co
         raise InputError(f"{Path(options.output).parent}: no such directory")
     source = _read_stdin() if options.file == "-" else options.file
     translator = Translator(options.model, options.device, options.threads, options.engine, console, options.trust)
+    use_aids(translator, options, console)
     document = open_document(source, format, _options(options, translator), "stdin")
     console.say(describe_search(translator, search))
     progress = Progress(console, "translated sentences", None)
@@ -86,7 +88,7 @@ def run_document(options: argparse.Namespace, search: SearchChanges, console: Co
         for each in result.results:
             raw = next((sentence.raw for sentence in each.sentences if isinstance(sentence.raw, Translation)), None)
             verdict = judge_segment(each, translator.usual)
-            account.add(each.segment.number + 1, each.segment.text, each.target.text, verdict, raw)
+            account.add(each.segment.number + 1, each.segment.text, each.target.text, verdict, raw, translator.memory)
     account.close(console, options.strict, bool(options.report))
 
 

@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from undivided.cli.aids import add_aids, use_aids
 from undivided.cli.documents import add_document_options, document_format, run_document
 from undivided.cli.options import add_compute, add_quiet, search_options
 from undivided.cli.running import Stop, describe_search
@@ -70,6 +71,7 @@ def add_translate(verbs: Any) -> None:
     verb.add_argument(
         "--strict", action="store_true", help="exit with code 3 if any translation is not sound (other verdicts than ok, copied, …)"
     )
+    add_aids(verb)
     add_document_options(verb)
     add_settings(verb, SearchConfig, default="the model's own")
     add_compute(verb, "auto")
@@ -88,8 +90,9 @@ def run_translate(options: argparse.Namespace) -> None:
         run_document(options, search, console, format)
         return
     if options.workers is not None or options.ray is not None:
-        if options.report or options.strict:
-            raise InputError("--report and --strict need all lines in one process; leave out --workers and --ray")
+        if options.report or options.strict or options.glossary or options.memory:
+            flags = "--report, --strict, --glossary and --memory"
+            raise InputError(f"{flags} need all lines in one process; leave out --workers and --ray")
         _translate_by_workers(options, search, console)
         return
     from undivided.data.text_files import decode_lines
@@ -98,6 +101,7 @@ def run_translate(options: argparse.Namespace) -> None:
     from undivided.inference.translator import Translator
 
     translator = Translator(options.model, options.device, options.threads, options.engine, console, options.trust)
+    use_aids(translator, options, console)
     if search.get("shortlist") and not translator.engine.has_shortlist:
         who = "the PyTorch engine" if translator.engine.name.startswith("torch") else "this model"
         console.warn(f"--shortlist: {who} has none, so all target subwords are considered")
@@ -117,7 +121,7 @@ def run_translate(options: argparse.Namespace) -> None:
         with closing(results):
             for number, result in enumerate(results, 1):
                 verdict = translator.judge(result)
-                account.add(number, result.source, result.text, verdict, result)
+                account.add(number, result.source, result.text, verdict, result, translator.memory)
                 for remark in describe_problems(number, result, verdict):
                     warnings.add(remark)
                 line = format_line(number, result, options.scores, search.get("n_best", 1))

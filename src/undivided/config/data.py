@@ -147,6 +147,11 @@ class TokensConfig:
     character_coverage: float = setting(
         0.9995, "share of the corpus whose characters get a subword each; the rest is spelled in bytes", at_least=0.9
     )
+    protect: bool = setting(
+        True,
+        "reserve subwords that stand for placeholders, tags, addresses, codes and the like, and learn to copy them "
+        "(translators with 1,000 subwords or more)",
+    )
     dropout: float = setting(
         0.0, "subword sampling in training: probability of skipping a merge (BPE-dropout)", at_least=0.0, below=1.0
     )

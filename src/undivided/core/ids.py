@@ -1,4 +1,4 @@
-"""The special ids of every vocabulary."""
+"""The special ids of every vocabulary, and the symbols that it may reserve."""
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 """`<pad> <unk> <s> </s>`: fixed ids. `<s>` starts the decoder, `</s>` ends both sides.
@@ -8,3 +8,6 @@ Hugging Face Marian and CTranslate2 take all four from their configuration, so a
 
 MASKED = -1000.0
 """The logit bias of a token that a model cannot write: its probability is 0 in every arithmetic."""
+
+RESERVED = tuple(f"\uff5f{number}\uff60" for number in range(12))
+"""Subwords `｟0｠` … `｟11｠` that stand for what must not be translated. A vocabulary has all of them or none."""

@@ -18,7 +18,7 @@ from undivided.config import CorpusFiles, DataConfig, TokensConfig
 from undivided.core.errors import InputError
 from undivided.core.files import build_folder, read_json
 from undivided.core.random import mix_bits, random_bits
-from undivided.data.corpus import CorpusReport, corpus_digests, corpus_name, read_pairs
+from undivided.data.corpus import CorpusReport, Pair, corpus_digests, corpus_name, read_pairs
 from undivided.data.holdout import Lines
 from undivided.data.subwords import Tokenizer
 
@@ -30,6 +30,9 @@ BLOCK = 1 << 24
 PARTS = ("src.ids", "src.ends", "tgt.ids", "tgt.ends")
 
 Item = TypeVar("Item")
+
+Rewrite = Callable[[Pair], tuple[str, str]]
+"""A pair → the texts of its two sides as they are learned."""
 
 
 class Store:
@@ -152,8 +155,12 @@ def open_store(
     digests: Mapping[str, str] | None = None,
     warn: Callable[[str], None] = lambda text: None,
     held_out: Lines = (),
+    rewriter: Callable[[], Rewrite] = lambda: as_it_is,
 ) -> Store:
-    """The token store of some corpora: read if it is there, complete and undamaged, else built; `warn` is told of damage."""
+    """The token store of some corpora: read if it is there, complete and undamaged, else built; `warn` is told of damage.
+
+    Where it is built, what `rewriter` returns is given each pair. It must follow from the corpora and the subwords alone.
+    """
     folder = parent / f"store-{store_key(corpora, tokenizer, config, digests, held_out)}"
     vocabularies = len(tokenizer.source), len(tokenizer.target)
     if folder.exists():
@@ -162,8 +169,13 @@ def open_store(
         except (InputError, OSError, ValueError, KeyError, TypeError) as error:
             warn(f"{error if isinstance(error, InputError) else f'{folder}: damaged'}; the text is tokenised again")
     with build_folder(folder) as building:
-        _build(building, corpora, tokenizer, config, advance, held_out or (frozenset(),) * len(corpora))
+        _build(building, corpora, tokenizer, config, advance, held_out or (frozenset(),) * len(corpora), rewriter())
     return Store(folder, vocabularies)
+
+
+def as_it_is(pair: Pair) -> tuple[str, str]:
+    """The two texts of a pair, unchanged."""
+    return pair.source, pair.target
 
 
 def _build(
@@ -173,6 +185,7 @@ def _build(
     config: DataConfig,
     advance: Callable[[int], None],
     held_out: Lines,
+    rewrite: Rewrite,
 ) -> None:
     small = max(len(tokenizer.source), len(tokenizer.target)) <= 1 << 16
     dtype = np.dtype(np.uint16 if small else np.uint32)
@@ -181,8 +194,9 @@ def _build(
         for files, lines in zip(corpora, held_out, strict=True):
             before, found, over = len(src), CorpusReport(corpus_name(files)), 0
             for chunk in chunks(read_pairs(files, config, found, lines), 20_000):
-                sources = tokenizer.source.encode_corpus([pair.source for pair in chunk], dtype, os.cpu_count() or 1)
-                targets = tokenizer.target.encode_corpus([pair.target for pair in chunk], dtype, os.cpu_count() or 1)
+                sides = list(zip(*map(rewrite, chunk), strict=True))
+                sources = tokenizer.source.encode_corpus(sides[0], dtype, os.cpu_count() or 1)
+                targets = tokenizer.target.encode_corpus(sides[1], dtype, os.cpu_count() or 1)
                 most = config.max_length * dtype.itemsize
                 fits = [max(len(s), len(t)) <= most for s, t in zip(sources, targets, strict=True)]
                 over += fits.count(False)

@@ -15,13 +15,16 @@ import sentencepiece
 from undivided.config import TokensConfig
 from undivided.core.errors import InputError
 from undivided.core.files import read_bounded
-from undivided.core.ids import BOS, EOS, PAD, UNK
+from undivided.core.ids import BOS, EOS, PAD, RESERVED, UNK
 from undivided.core.random import mix_bits
 from undivided.data.subword_proto import BARRED_SCORE, read_parts
 from undivided.data.subword_sampling import SPACE_MARK, WordVariants
 
 MIN_VOCAB_SIZE = 4 + 256
 """Special ids, and the 256 byte pieces that spell unknown characters."""
+
+LEAST_PROTECTED = 1000
+"""The smallest vocabulary in which symbols are reserved for protected text: in a smaller one every subword counts."""
 
 MAX_MODEL_BYTES = 64 << 20
 """Most bytes of a subword model: more than a hundred times that of 37,000 subwords."""
@@ -45,9 +48,10 @@ def vocab_size_for(pairs: int) -> int:
     return 37_000
 
 
-def learn_subwords(lines: Iterable[str], config: TokensConfig, vocab_size: int, seed: int) -> bytes:
-    """Learn a subword model from lines of text; the vocabulary is smaller if the text cannot fill it."""
-    return _train_sentencepiece(_sample_lines(lines, 2_000_000, seed), config.kind, vocab_size, config.character_coverage)
+def learn_subwords(lines: Iterable[str], config: TokensConfig, vocab_size: int, seed: int, symbols: Sequence[str] = ()) -> bytes:
+    """Learn a subword model from lines of text; the vocabulary is smaller if the text cannot fill it. `symbols` are reserved."""
+    chosen = _sample_lines(lines, 2_000_000, seed)
+    return _train_sentencepiece(chosen, config.kind, vocab_size, config.character_coverage, symbols)
 
 
 def learn_words(lines: Iterable[str], seed: int) -> bytes:
@@ -56,7 +60,9 @@ def learn_words(lines: Iterable[str], seed: int) -> bytes:
     return _train_sentencepiece(lines, "word", MIN_VOCAB_SIZE + len({word for line in lines for word in line.split(" ")}), 1.0)
 
 
-def _train_sentencepiece(lines: list[str], kind: str, vocab_size: int, character_coverage: float) -> bytes:
+def _train_sentencepiece(
+    lines: list[str], kind: str, vocab_size: int, character_coverage: float, symbols: Sequence[str] = ()
+) -> bytes:
     while True:
         model = io.BytesIO()
         try:
@@ -69,6 +75,7 @@ def _train_sentencepiece(lines: list[str], kind: str, vocab_size: int, character
                 normalization_rule_name="identity",
                 remove_extra_whitespaces=False,
                 byte_fallback=True,
+                user_defined_symbols=list(symbols),
                 pad_id=PAD, unk_id=UNK, bos_id=BOS, eos_id=EOS,
                 max_sentence_length=1 << 20,
                 minloglevel=2,
@@ -113,6 +120,9 @@ class Subwords:
         self._begins_word = [token <= EOS or piece.startswith(SPACE_MARK) for token, piece in enumerate(pieces)]
         self.unknown = frozenset(token for token in range(len(pieces)) if token == UNK or self._processor.is_byte(token))
         """The ids that spell what no subword has letters for."""
+        reserved = {piece: token for token, piece in enumerate(pieces) if piece in RESERVED}
+        self.symbols = {piece: reserved[piece] for piece in RESERVED} if len(reserved) == len(RESERVED) else {}
+        """The symbols for protected text with their ids; none in subwords that were learned without them."""
         self._variants: WordVariants | None = None
         self._cache: dict[str, bytes] = {}
         self._cached_dtype: np.dtype | None = None
@@ -224,6 +234,18 @@ class Subwords:
         """The text of each row of ids, without special ids."""
         return list(self._processor.decode([[token for token in row if token > EOS] for row in rows]))
 
+    def encode_places(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """The ids of a text without `</s>`, and of each id the characters that it stands for, from a place up to another."""
+        found = self._processor.encode(text, return_type="proto").pieces
+        # sentencepiece counts bytes. Of the pieces that spell a character in bytes, only the last one has its place.
+        letters = [place for place, letter in enumerate(text) for _ in letter.encode("utf-8", errors="replace")] + [len(text)]
+        places: list[tuple[int, int]] = []
+        end = len(text)
+        for piece in reversed(found):
+            end = letters[piece.end] if piece.end > piece.begin else end
+            places.append((letters[piece.begin], end))
+        return [piece.id for piece in found], places[::-1]
+
     def pieces(self, row: Sequence[int]) -> list[str]:
         """The subwords of a row of ids as text."""
         return [self._processor.id_to_piece(int(token)) for token in row]
@@ -276,6 +298,11 @@ class Tokenizer:
         )
         return bool(sides) and sides[0] == sides[1]
 
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The symbols for protected text, which both sides have; or none."""
+        return tuple(self.source.symbols) if self.target.symbols else ()
+
     def save(self, folder: Path) -> list[str]:
         """Write the subword model(s) into a folder; returns the file names."""
         if self.source is self.target:
@@ -304,12 +331,18 @@ class Tokenizer:
         return found
 
     @classmethod
-    def learn(cls, read: Callable[[], Iterable[tuple[str, ...]]], config: TokensConfig, count: int, seed: int) -> Tokenizer:
-        """Learn subwords from the texts, or pairs of texts, that `read` yields; `count` is their number."""
+    def learn(
+        cls, read: Callable[[], Iterable[tuple[str, ...]]], config: TokensConfig, count: int, seed: int, protect: bool = False
+    ) -> Tokenizer:
+        """Learn subwords from the texts, or pairs of texts, that `read` yields; `count` is their number.
+
+        With `protect`, a vocabulary that is large enough has the symbols for protected text.
+        """
         size = config.vocab_size or vocab_size_for(count)
+        symbols = RESERVED if protect and size >= LEAST_PROTECTED else ()
         if size < MIN_VOCAB_SIZE:
             raise InputError(f"tokens.vocab_size: {size} is less than {MIN_VOCAB_SIZE}, the number of special ids and bytes")
         if config.joint:
-            return cls(Subwords(learn_subwords((text for pair in read() for text in pair), config, size, seed)))
-        sides = (learn_subwords((pair[side] for pair in read()), config, size, seed) for side in (0, 1))
+            return cls(Subwords(learn_subwords((text for pair in read() for text in pair), config, size, seed, symbols)))
+        sides = (learn_subwords((pair[side] for pair in read()), config, size, seed, symbols) for side in (0, 1))
         return cls(*(Subwords(side) for side in sides))

@@ -174,22 +174,31 @@ def read_lines(path: str | Path, encoding: str = "") -> list[str]:
 
 
 def decode_lines(lines: Iterable[bytes], name: str, warn: Callable[[str], None] | None = None, first: int = 0) -> Iterator[str]:
-    """Lines as text, behind `first` lines of the same file. NUL characters and over-long lines are refused.
+    """Lines as text, behind `first` lines of the same file. Over-long lines are refused, and files that are no text.
 
-    Bytes that are not UTF-8 are refused too or, where there is somebody to `warn`, read as \\ufffd, so that no line is lost.
+    NUL characters and bytes that are not UTF-8 are refused too or, where there is somebody to `warn`, read as \\ufffd, so that no
+    line is lost.
     """
     for number, line in enumerate(lines, first + 1):
-        if b"\0" in line:
+        if b"\0" in line and (warn is None or (number == 1 and is_no_text(line))):
             raise nul_character(name, number)
         if len(line) > MAX_LINE_BYTES:
             raise line_too_long(name, number)
         try:
-            yield line.decode("utf-8")
+            text = line.decode("utf-8")
+            fault = "a NUL character" if "\0" in text else ""
         except UnicodeDecodeError:
             if warn is None:
                 raise InputError(f"{name}, line {number:,}: not valid UTF-8") from None
-            warn(f"line {number}: not valid UTF-8, the broken parts are read as \ufffd")
-            yield line.decode("utf-8", errors="replace")
+            text, fault = line.decode("utf-8", errors="replace"), "not valid UTF-8"
+        if fault and warn is not None:
+            warn(f"line {number}: {fault}, the broken parts are read as \ufffd")
+        yield text.replace("\0", "\ufffd") if fault else text
+
+
+def is_no_text(line: bytes) -> bool:
+    """Whether the first line of a file says that it is no UTF-8 text: it is full of NUL characters, as UTF-16 is."""
+    return 4 * line.count(b"\0") > len(line) > 1
 
 
 def nul_character(name: str | Path, number: int) -> InputError:

@@ -10,6 +10,7 @@ from typing import Unpack
 from undivided.formats.contract import Document
 from undivided.formats.markup import Aligner
 from undivided.formats.walk import SegmentResult, SentenceResult, WalkOptions, choose_segments, save_document, translate_segments
+from undivided.inference.alignment import make_aligner
 from undivided.inference.search_settings import SearchChanges
 from undivided.inference.translation import Translation
 from undivided.inference.translator import Translator
@@ -40,10 +41,14 @@ def judge_segment(result: SegmentResult, usual: Usual) -> Verdict:
     """The verdict on a segment: the gravest of its sentences, then that on its inline markup."""
     if result.is_kept:
         return Verdict("kept" if result.segment.text.strip() else "empty")
+    if result.is_broken:
+        return Verdict("broken-text", "the source holds bytes that are no text; they were read as \ufffd")
     verdicts = [_judge_sentence(each, usual) for each in result.sentences]
     gravest = next((each for each in verdicts if not each.is_sound), None)
     if gravest is None and not result.is_placed:
         return Verdict("tag-misplaced", "the model does not tell where the inline markup belongs")
+    if gravest is None and verdicts and all(each.name in ("reused", "kept") for each in verdicts):
+        return Verdict("reused", "taken from the translation memory")
     return gravest or (Verdict("copied") if result.target.text == result.segment.text else Verdict("ok"))
 
 
@@ -80,7 +85,10 @@ def translate_document(
     align: Aligner | None = None,
     **changes: Unpack[SearchChanges],
 ) -> DocumentResult | None:
-    """Translate what a document has untranslated, or everything; None where it was stopped before it was done."""
+    """Translate what a document has untranslated, or everything; None where it was stopped before it was done.
+
+    Inline markup goes where `align` says, by default the heads of the model that align best.
+    """
     options = WalkOptions(everything, approve, translator.artifact.recipe.data.source_lang)
 
     def translate(texts: Sequence[str]) -> list[Translation]:
@@ -90,7 +98,8 @@ def translate_document(
         return results
 
     try:
-        results = translate_segments(choose_segments(document, everything), translate, options, align, document.format)
+        aligner = align or make_aligner(translator.artifact)
+        results = translate_segments(choose_segments(document, everything), translate, options, aligner, document.format)
     except _Interrupted:
         return None
     return DocumentResult(document, save_document(document, results, approve), results)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from undivided.artifact import Artifact
 from undivided.data.sentences import split_sentences
 
 CLAUSE_END = re.compile(r"((?<=[,;:])\s+|(?<=[，；：、])\s*)")
@@ -111,3 +112,16 @@ def join_blank(pieces: list[Piece]) -> list[Piece]:
 
 def _end_with(pieces: list[Piece], space: str) -> list[Piece]:
     return [*pieces[:-1], Piece(pieces[-1].text, pieces[-1].space + space)]
+
+
+def line_limits(artifact: Artifact) -> Limits:
+    """What lines a model knows from its training, as its folder says."""
+    data = artifact.recipe.data
+    longest = min(data.max_length, artifact.recipe.model.position_limit or data.max_length)
+    usual, sentences = (artifact.facts.get(name) for name in ("usual_length", "usual_sentences"))
+    return Limits(
+        min(usual, longest) if isinstance(usual, int) and usual > 0 else longest,
+        longest,
+        sentences if isinstance(sentences, int) and sentences > 0 else 0,
+        data.source_lang,
+    )

@@ -15,10 +15,11 @@ from typing import IO
 from undivided.core.console import Console, plural
 from undivided.core.errors import InputError, UndividedError
 from undivided.core.files import open_atomic
+from undivided.formats.memory import Memory
 from undivided.inference.translation import Translation
 from undivided.inference.verdicts import Verdict
 
-FIELDS = ("segment", "verdict", "reason", "score", "confidence", "source", "translation")
+FIELDS = ("segment", "verdict", "reason", "score", "confidence", "source", "translation", "memory")
 KINDS = (".jsonl", ".csv", ".html")
 
 
@@ -49,12 +50,22 @@ class Account:
     def __init__(self, write: _Writer | None = None) -> None:
         self.tally, self._write = Tally(), write
 
-    def add(self, number: int, source: str, text: str, verdict: Verdict, result: Translation | None = None) -> None:
-        """One segment, with what the engine found where it was asked."""
+    def add(
+        self,
+        number: int,
+        source: str,
+        text: str,
+        verdict: Verdict,
+        result: Translation | None = None,
+        memory: Memory | None = None,
+    ) -> None:
+        """One segment, with what the engine found where it was asked, and the most similar source of a memory."""
         self.tally.add(verdict)
         if self._write is not None:
             numbers = (0.0, 0.0) if result is None else (round(result.score, 4), round(result.confidence, 4))
-            self._write(dict(zip(FIELDS, (number, *verdict, *numbers, source, text), strict=True)))
+            match = None if memory is None or verdict.name in ("reused", "kept", "empty") else memory.find_fuzzy(source)
+            shown = "" if match is None else f"{match.similarity:.0%}: {match.source} → {match.target}"
+            self._write(dict(zip(FIELDS, (number, *verdict, *numbers, source, text, shown), strict=True)))
 
     def close(self, console: Console, is_strict: bool, is_asked: bool) -> None:
         """Say what was found, where it was asked for or is not sound; with `is_strict`, that is a failure."""

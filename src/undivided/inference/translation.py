@@ -44,6 +44,10 @@ class Translation:
     """Whether it repeats itself, also when it was decoded again with repetition blocked."""
     confidence: float = 0.0
     """Mean log-probability of a token, that of the end included."""
+    reused: bool = False
+    """Whether it was taken from a translation memory."""
+    missed: tuple[str, ...] = ()
+    """Terms of the glossary that it does not have, as `source → target`."""
     unknown: float = 0.0
     """The share of the source, in bytes, that is spelled in bytes or unknown to the subwords: the model never saw such letters."""
 

@@ -6,19 +6,25 @@ import dataclasses
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Unpack, overload
+from typing import TYPE_CHECKING, Unpack, overload
 
 from undivided.artifact import Artifact, open_artifact, warn_unfinished
 from undivided.artifact.demand import BATCH_ROWS, check_demand
 from undivided.config import CHUNK_LINES, SearchConfig, check_threads
 from undivided.core.console import Console, LoggingConsole, plural
 from undivided.core.errors import InputError
-from undivided.inference.chunks import Cancelled, chunk_lines, prefetch
+from undivided.data.subwords import to_one_line
+from undivided.formats.memory import Memory
+from undivided.formats.protection import find_agreed, has_words, mask, mask_pair, unmask
+from undivided.formats.terms import Glossary
+from undivided.inference.chunks import prefetch
 from undivided.inference.engines.choice import choose_engine
-from undivided.inference.engines.contract import batch_by_length
+from undivided.inference.engines.contract import Engine, batch_by_length
 from undivided.inference.hypothesis import Hypothesis
 from undivided.inference.loops import BLOCKED
-from undivided.inference.pieces import Limits
+from undivided.inference.pieces import Limits, line_limits
+from undivided.inference.requests import LineCounter, NumberedChunk, Request, number_chunks
+from undivided.inference.restoration import SymbolEngine, has_each_once, mask_prefix, restore
 from undivided.inference.search_settings import RankingChanges, SearchChanges, change_search, check_n_best
 from undivided.inference.translation import (
     EncodedText,
@@ -53,8 +59,13 @@ class Translator:
         engine: str = "auto",
         console: Console | None = None,
         trust: bool = False,
+        glossary: Glossary | None = None,
+        memory: Memory | None = None,
     ) -> None:
-        """`trust` lets the settings of a folder ask for more memory than a stranger's may."""
+        """`trust` lets the settings of a folder ask for more memory than a stranger's may.
+
+        Terms of the `glossary` are translated as it says, texts of the `memory` as they were before.
+        """
         check_threads(threads)
         folder = None if isinstance(model, Artifact) else Path(model)
         self.folder = folder
@@ -69,6 +80,9 @@ class Translator:
         ratio = self.artifact.facts.get("length_ratio")
         self.ratio = float(ratio) if isinstance(ratio, float) and 0 < ratio < 100 else 0.0
         """Target to source tokens of training; 0 is unknown."""
+        self.glossary, self.memory = glossary, memory
+        self.symbols = self.artifact.tokenizer.symbols
+        """Subwords that stand for what must not be translated; a model may have none."""
         self.usual = Usual.of(self.artifact.facts)
         """What its translations are usually like."""
 
@@ -118,7 +132,9 @@ class Translator:
     def split(self, text: str, **changes: Unpack[SearchChanges]) -> list[str]:
         """The pieces that a line is translated in: itself, its sentences, or parts that fit."""
         limits = self.limits if self.search_config(**changes).sentences else Limits(self.limits.longest, self.limits.longest)
-        return [piece.text for piece in encode_texts([text], self.artifact.tokenizer.source, limits)[0].pieces]
+        masked = mask(text, self.symbols)
+        pieces = encode_texts([masked.text], self.artifact.tokenizer.source, limits)[0].pieces
+        return [unmask(piece.text, masked.items) for piece in pieces]
 
     def stream(
         self,
@@ -139,14 +155,14 @@ class Translator:
         overlap = self.engine.is_parallel and not (isinstance(lines, Sequence) and len(lines) <= CHUNK_LINES)
         lock = threading.Lock()
 
-        def work(chunk: _Chunk, is_cancelled: Callable[[], bool] = lambda: False) -> list[Translation]:
+        def work(chunk: NumberedChunk, is_cancelled: Callable[[], bool] = lambda: False) -> list[Translation]:
             begins = [""] * len(chunk.lines) if prefixes is None else prefixes[chunk.start : chunk.start + len(chunk.lines)]
             if len(begins) < len(chunk.lines):
                 raise InputError(f"there are only {plural(len(prefixes or ()), 'prefix line')}, fewer than lines to translate")
-            counter = _Counter(advance, len(chunk.lines), lock, is_cancelled)
+            counter = LineCounter(advance, len(chunk.lines), lock, is_cancelled)
             return self._translate_chunk(chunk.lines, begins, first + chunk.start, config, counter)
 
-        chunks = _number_chunks(lines)
+        chunks = number_chunks(lines)
         for results in prefetch(chunks, work, is_stopped) if overlap else map(work, chunks):
             yield from results
             if is_stopped() and not overlap:
@@ -172,8 +188,9 @@ class Translator:
         """Log-probability of every token of given translations, the end symbol included."""
         from undivided.inference.search import forced_scores
 
-        src = self.artifact.tokenizer.source.encode(sources)
-        tgt = self.artifact.tokenizer.target.encode(targets)
+        pairs = [mask_pair(*pair, find_agreed(*pair), self.symbols) for pair in zip(sources, targets, strict=True)]
+        src = self.artifact.tokenizer.source.encode([source for source, _ in pairs])
+        tgt = self.artifact.tokenizer.target.encode([target for _, target in pairs])
         result: list[list[float]] = [[] for _ in src]
         for batch in batch_by_length([max(len(s), len(t)) for s, t in zip(src, tgt, strict=True)], beams=4):
             rows = forced_scores(self.artifact.model, [src[i] for i in batch], [tgt[i] for i in batch], self.device)
@@ -182,24 +199,35 @@ class Translator:
         return result
 
     def _translate_chunk(
-        self, lines: Sequence[str], prefixes: Sequence[str], first: int, config: SearchConfig, counter: _Counter
+        self, lines: Sequence[str], prefixes: Sequence[str], first: int, config: SearchConfig, counter: LineCounter
     ) -> list[Translation]:
         """Translate lines together, each different one once; samples differ by the number of the line."""
-        requests: dict[_Request, None] = {}
-        wanted = []
+        wanted, found = [], dict[Request, Translation]()
         for number, (line, prefix) in enumerate(zip(lines, prefixes, strict=True), first):
-            wanted.append(_Request(line, prefix, number if config.sample else 0))
-            if line.strip():
-                requests.setdefault(wanted[-1])
-        found = dict(zip(requests, self._translate_requests(list(requests), config, counter), strict=True))
+            wanted.append(Request(line, prefix, number if config.sample else 0, mask(line, self.symbols)))
+            if (known := self._find_known(wanted[-1])) is not None:
+                found[wanted[-1]] = known
+        requests = list(dict.fromkeys(each for each in wanted if each not in found))
+        found |= zip(requests, self._translate_requests(requests, config, counter), strict=True)
         counter.finish()
-        return [found.get(each, Translation(each.text, "", 0.0, finished=True)) for each in wanted]
+        return [found[each] for each in wanted]
 
-    def _translate_requests(self, requests: Sequence[_Request], config: SearchConfig, counter: _Counter) -> list[Translation]:
+    def _find_known(self, request: Request) -> Translation | None:
+        """The result for a line that needs no search: it is empty, in the memory, or nothing but what is protected."""
+        if not request.text.strip():
+            return Translation(request.text, "", 0.0, finished=True)
+        exact = self.memory.find_exact(request.text) if self.memory is not None and not request.prefix else None
+        if exact is not None:
+            return Translation(request.text, to_one_line(exact), 0.0, finished=True, reused=True)
+        if self.symbols and not request.prefix and not has_words(request.text):
+            return Translation(request.text, request.text, 0.0, finished=True)
+        return None
+
+    def _translate_requests(self, requests: Sequence[Request], config: SearchConfig, counter: LineCounter) -> list[Translation]:
         """The whole walk: text → pieces → ids → hypotheses → text, decoded while a parallel engine searches on."""
         tokenizer = self.artifact.tokenizer
         limits = self.limits if config.sentences else Limits(self.limits.longest, self.limits.longest)
-        texts = encode_texts([each.text for each in requests], tokenizer.source, limits)
+        texts = encode_texts([each.masked.text for each in requests], tokenizer.source, limits)
         results: dict[int, Translation] = {}
         again: dict[int, EncodedText] = {}
         for index, hypotheses in self._search(requests, texts, config):
@@ -212,24 +240,32 @@ class Translator:
             counter.add(1)
         results |= self._try_again(requests, texts, again, config)
         results |= self._break_loops(requests, texts, [index for index, found in results.items() if found.looped], config)
+        lost = [index for index, found in results.items() if not has_each_once(found.text, requests[index].masked)]
+        results |= self._find_lost(requests, texts, lost, config)
         for index, text in enumerate(texts):
-            unknown = share_unknown(requests[index].text, text.ids, tokenizer.source)
+            unknown = share_unknown(requests[index].masked.text, text.ids, tokenizer.source)
             if unknown:
                 results[index] = dataclasses.replace(results[index], unknown=unknown)
-        return [results[index] for index in range(len(requests))]
+        restored = [restore(results[index], request.masked) for index, request in enumerate(requests)]
+        return self._obey_terms(requests, restored, limits, config)
 
     def _search(
-        self, requests: Sequence[_Request], texts: Sequence[EncodedText], config: SearchConfig
+        self,
+        requests: Sequence[Request],
+        texts: Sequence[EncodedText],
+        config: SearchConfig,
+        engine: Engine | None = None,
     ) -> Iterator[tuple[int, list[list[Hypothesis]]]]:
-        prefixes = [ids[:-1] for ids in self.artifact.tokenizer.target.encode([each.prefix for each in requests])]
-        return search_texts(self.engine, texts, config, prefixes, [each.key for each in requests])
+        begins = [mask_prefix(each.prefix, each.masked) for each in requests]
+        prefixes = [ids[:-1] for ids in self.artifact.tokenizer.target.encode(begins)]
+        return search_texts(engine or self.engine, texts, config, prefixes, [each.key for each in requests])
 
     def _find_short(self, text: EncodedText, hypotheses: Sequence[Sequence[Hypothesis]]) -> list[bool]:
         """Which pieces of a text have a translation that is much too short."""
         return [is_short(ids, found[0], self.ratio) for ids, found in zip(text.ids, hypotheses, strict=True)]
 
     def _try_again(
-        self, requests: Sequence[_Request], texts: Sequence[EncodedText], again: dict[int, EncodedText], config: SearchConfig
+        self, requests: Sequence[Request], texts: Sequence[EncodedText], again: dict[int, EncodedText], config: SearchConfig
     ) -> dict[int, Translation]:
         """Translations of texts in smaller pieces, of those for which they are no longer too short."""
         chosen = [index for index, text in again.items() if len(text.pieces) > len(texts[index].pieces)]
@@ -241,7 +277,7 @@ class Translator:
         return better
 
     def _break_loops(
-        self, requests: Sequence[_Request], texts: Sequence[EncodedText], looped: Sequence[int], config: SearchConfig
+        self, requests: Sequence[Request], texts: Sequence[EncodedText], looped: Sequence[int], config: SearchConfig
     ) -> dict[int, Translation]:
         """Translations of texts that came out repeating themselves, decoded again with repetition blocked."""
         if not looped or config.sample or config.no_repeat_ngram:
@@ -254,58 +290,37 @@ class Translator:
             better[looped[place]] = dataclasses.replace(found, looped=still, short=short)
         return better
 
+    def _find_lost(
+        self, requests: Sequence[Request], texts: Sequence[EncodedText], lost: Sequence[int], config: SearchConfig
+    ) -> dict[int, Translation]:
+        """Translations of texts that came out without a symbol, or with one twice, decoded again so that each comes once."""
+        if not lost or config.sample:
+            return {}
+        engine, chosen, better = SymbolEngine(self.engine.reference, self.artifact.tokenizer), [texts[i] for i in lost], {}
+        for place, hypotheses in self._search([requests[index] for index in lost], chosen, config, engine):
+            found = decode_translation(requests[lost[place]].text, chosen[place], hypotheses, self.artifact.tokenizer.target)
+            looped, short = find_looped(chosen[place], hypotheses), any(self._find_short(chosen[place], hypotheses))
+            better[lost[place]] = dataclasses.replace(found, looped=looped, short=short)
+        return better
 
-def line_limits(artifact: Artifact) -> Limits:
-    """What lines a model knows from its training, as its folder says."""
-    data = artifact.recipe.data
-    longest = min(data.max_length, artifact.recipe.model.position_limit or data.max_length)
-    usual, sentences = (artifact.facts.get(name) for name in ("usual_length", "usual_sentences"))
-    return Limits(
-        min(usual, longest) if isinstance(usual, int) and usual > 0 else longest,
-        longest,
-        sentences if isinstance(sentences, int) and sentences > 0 else 0,
-        data.source_lang,
-    )
-
-
-class _Chunk(NamedTuple):
-    """Lines that are translated together, and the number of lines before them."""
-
-    start: int
-    lines: list[str]
-
-
-def _number_chunks(lines: Iterable[str]) -> Iterator[_Chunk]:
-    """Chunks of lines, each with where it starts."""
-    start = 0
-    for chunk in chunk_lines(lines):
-        yield _Chunk(start, chunk)
-        start += len(chunk)
-
-
-class _Request(NamedTuple):
-    """A line to translate."""
-
-    text: str
-    prefix: str
-    key: int
-    """What a sample depends on beside the seed; 0 where nothing is sampled."""
-
-
-class _Counter:
-    """Reports translated lines, from one thread at a time, and in total as many as there are."""
-
-    def __init__(self, advance: Callable[[int], None], total: int, lock: threading.Lock, is_cancelled: Callable[[], bool]) -> None:
-        self.advance, self.left, self.lock, self.is_cancelled = advance, total, lock, is_cancelled
-
-    def add(self, count: int) -> None:
-        """Report this many more; `Cancelled` where nobody waits for them any more."""
-        if self.is_cancelled():
-            raise Cancelled
-        self.left -= count
-        with self.lock:
-            self.advance(count)
-
-    def finish(self) -> None:
-        """Report all that are left: empty and repeated lines."""
-        self.add(self.left)
+    def _obey_terms(
+        self, requests: Sequence[Request], results: list[Translation], limits: Limits, config: SearchConfig
+    ) -> list[Translation]:
+        """Translations with the terms of the glossary: where one is missed, decoded again with symbols in the place of all."""
+        glossary = self.glossary
+        if glossary is None:
+            return results
+        missed = [place for place, each in enumerate(requests) if glossary.find_missed(each.text, results[place].text)]
+        if self.symbols and not config.sample:
+            terms = [[span for span, _ in glossary.find(requests[place].text)] for place in missed]
+            asked = [requests[place]._replace(masked=mask(requests[place].text, self.symbols, found))
+                     for place, found in zip(missed, terms, strict=True)]  # fmt: skip
+            texts = encode_texts([each.masked.text for each in asked], self.artifact.tokenizer.source, limits)
+            better = self._find_lost(asked, texts, range(len(asked)), config)
+            for number, found in better.items():
+                unknown = results[missed[number]].unknown
+                results[missed[number]] = dataclasses.replace(restore(found, asked[number].masked), unknown=unknown)
+        return [
+            dataclasses.replace(found, missed=tuple(f"{term.source} → {term.target}" for term in left)) if left else found
+            for found, left in ((each, glossary.find_missed(each.source, each.text)) for each in results)
+        ]

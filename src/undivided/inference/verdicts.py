@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from undivided.formats.protection import check_protected
+from undivided.formats.protection import check_protected, has_words
 from undivided.inference.translation import Translation
 
 Name = Literal[
@@ -13,16 +13,19 @@ Name = Literal[
     "empty",
     "kept",
     "copied",
+    "reused",
+    "broken-text",
     "unknown-script",
     "looped",
     "truncated",
     "length-ratio",
     "placeholder-lost",
+    "term-missed",
     "tag-misplaced",
     "low-confidence",
 ]
 
-SOUND: frozenset[Name] = frozenset({"ok", "empty", "kept", "copied"})
+SOUND: frozenset[Name] = frozenset({"ok", "empty", "kept", "copied", "reused"})
 """Verdicts that need nobody's eyes."""
 
 UNKNOWN_SHARE, UNKNOWN_BYTES = 0.3, 6
@@ -81,14 +84,18 @@ def calibrate(results: Sequence[Translation]) -> dict[str, float]:
 def judge(result: Translation, usual: Usual) -> Verdict:
     """The verdict on one translation: the gravest that holds."""
     source, text = result.source.strip(), result.text.strip()
-    if not any(letter.isalpha() for letter in source):
+    if result.reused:
+        return Verdict("reused", "taken from the translation memory")
+    if not has_words(source):
         return _judge_kept(source, text)
     return (
-        _judge_script(source, result)
+        _judge_bytes(source)
+        or _judge_script(source, result)
         or _judge_end(result)
         or (Verdict("copied") if source == text else None)
         or _judge_length(source, text, result, usual)
         or _judge_protected(source, text)
+        or (Verdict("term-missed", ", ".join(result.missed)) if result.missed else None)
         or _judge_confidence(result, usual)
         or Verdict("ok")
     )
@@ -98,6 +105,12 @@ def _judge_kept(source: str, text: str) -> Verdict:
     if not source:
         return Verdict("empty")
     return Verdict("kept") if source == text else Verdict("placeholder-lost", "nothing to translate, and yet it changed")
+
+
+def _judge_bytes(source: str) -> Verdict | None:
+    if "\ufffd" not in source and "\0" not in source:
+        return None
+    return Verdict("broken-text", "the source holds bytes that are no text; they were read as \ufffd")
 
 
 def _judge_script(source: str, result: Translation) -> Verdict | None:

@@ -20,11 +20,12 @@ from undivided.core.files import BUILDING, write_atomic
 from undivided.core.locks import lock_folder, remove_abandoned
 from undivided.data.corpus import CorpusReport, Pair, corpus_name, read_pairs
 from undivided.data.holdout import Lines
-from undivided.data.store import Store, open_store
+from undivided.data.store import Rewrite, Store, as_it_is, open_store
 from undivided.data.subwords import Tokenizer
 from undivided.nn.backend import choose_precision
 from undivided.nn.device import choose_device, use_threads
 from undivided.training.distributed import Group
+from undivided.training.protection import make_masker
 from undivided.training.recipe import ResolvedRun, resolve_run
 from undivided.training.resume import Record, record_path, requested_device
 from undivided.training.subwords import prepare_tokenizer
@@ -133,7 +134,14 @@ def _open_training_store(recipe: Recipe, tokenizer: Tokenizer, folder: Path, rec
     """The token store of the training corpora; pairs over the length limit are reported."""
     progress = Progress(console, "tokenising pairs", None)
     held_out = tuple(frozenset(lines) for lines in record.held_out)
-    store = open_store(folder, recipe.data.train, tokenizer, recipe.data, progress.advance, record.digests, console.warn, held_out)
+    data, symbols = recipe.data, tokenizer.symbols
+
+    def rewriter() -> Rewrite:
+        return make_masker(data.train, data, held_out, symbols) if symbols else as_it_is
+
+    store = open_store(
+        folder, data.train, tokenizer, data, progress.advance, record.digests, console.warn, held_out, rewriter
+    )  # fmt: skip
     console.clear()
     for files, over in zip(recipe.data.train, store.over_length, strict=True):
         if over:

@@ -45,7 +45,8 @@ def _learn_tokenizer(recipe: Recipe, examples: int, console: Console, held_out: 
         for number, files in enumerate(recipe.data.train):
             yield from training_texts(recipe, files, held_out[number] if held_out else frozenset())
 
-    tokenizer = Tokenizer.learn(read, recipe.tokens, examples, recipe.train.seed)
+    protect = recipe.tokens.protect and recipe.model.kind in PAIRED
+    tokenizer = Tokenizer.learn(read, recipe.tokens, examples, recipe.train.seed, protect)
     both = "joint" if tokenizer.joint else "source and target"
     kind = f"{both} " if recipe.model.kind in PAIRED else ""
     sizes = f"{len(tokenizer.source):,}" + ("" if tokenizer.joint else f" and {len(tokenizer.target):,}")

@@ -233,11 +233,25 @@ def test_invalid_utf8_warns_and_keeps_the_count(run, tmp_path, model):
     assert "line 3: not valid UTF-8" in result.err
 
 
-def test_nul_is_refused(run, tmp_path, model):
-    (tmp_path / "in").write_bytes(b"fine\n\0bad\n")
+def test_one_nul_flags_its_line_and_the_rest_is_translated(run, tmp_path, model):
+    good = PAIRS[0][0]
+    (tmp_path / "in").write_bytes(f"{good}\n".encode() + b"\0bad\na \xff b\n" + f"{good}\n".encode())
+    result = run("translate", model, tmp_path / "in", "--report", tmp_path / "r.jsonl", *REFERENCE)
+    assert result.code == 0
+    lines = result.out.split("\n")
+    assert len(lines) == 5
+    assert lines[0] == lines[3] != ""
+    assert "line 2: a NUL character" in result.err
+    verdicts = [json.loads(line)["verdict"] for line in (tmp_path / "r.jsonl").read_text().splitlines()]
+    assert verdicts[1:3] == ["broken-text", "broken-text"]
+    assert "broken-text" not in (verdicts[0], verdicts[3])
+
+
+def test_a_file_full_of_nul_is_refused(run, tmp_path, model):
+    (tmp_path / "in").write_bytes("wide text\n".encode("utf-16-le"))
     result = run("translate", model, tmp_path / "in", "-o", tmp_path / "out", *REFERENCE)
     assert result.code == 2
-    assert "line 2: holds a NUL" in result.err
+    assert "line 1: holds a NUL" in result.err
     assert not (tmp_path / "out").exists()
 
 

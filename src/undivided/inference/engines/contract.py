@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from undivided.artifact.demand import BATCH_ROWS, BATCH_TOKENS
 from undivided.config import SearchConfig
 from undivided.inference.hypothesis import Hypothesis
+
+if TYPE_CHECKING:
+    from undivided.inference.engines.torch import TorchEngine
 
 BFLOAT16 = "torch-bfloat16"
 """PyTorch with bfloat16 products."""
@@ -36,6 +39,10 @@ class Engine(Protocol):
     """Whether it works on several calls of `search` at once, in threads of its own."""
     has_shortlist: bool
     """Whether it can restrict translations to the likely target subwords."""
+
+    @property
+    def reference(self) -> TorchEngine:
+        """The PyTorch engine of the same model, for what only that can do."""
 
     def search(
         self,

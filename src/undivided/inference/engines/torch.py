@@ -28,6 +28,11 @@ class TorchEngine:
         self.device = artifact.device
         self._pool, self._packed = ThreadPool(1), PackedWeights(bfloat16)
 
+    @property
+    def reference(self) -> TorchEngine:
+        """Itself."""
+        return self
+
     def search(
         self,
         sources: Sequence[Sequence[int]],

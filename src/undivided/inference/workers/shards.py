@@ -19,7 +19,7 @@ from undivided.config.settings import in_words
 from undivided.core.console import plural
 from undivided.core.errors import InputError
 from undivided.core.files import read_json, sha256_of, write_atomic
-from undivided.data.text_files import BYTE_ORDER_MARK, MAX_LINE_BYTES, line_too_long, nul_character, split_lines
+from undivided.data.text_files import BYTE_ORDER_MARK, MAX_LINE_BYTES, is_no_text, line_too_long, nul_character, split_lines
 from undivided.inference.search_settings import SearchChanges
 
 MAX_SHARDS = 10_000
@@ -130,10 +130,9 @@ def scan_file(path: str, text: bool = True) -> Scan:
 
 
 def _check_text(path: str, block: bytes, ends: np.ndarray, lines: int, carried: int) -> None:
-    """Refuse NUL characters and over-long lines; `carried` bytes of the first line came in the block before."""
-    nul = block.find(b"\0")
-    if nul >= 0:
-        raise nul_character(path, lines + 1 + int((ends < nul).sum()))
+    """Refuse what is no text, and over-long lines; `carried` bytes of the first line came in the block before."""
+    if not lines and not carried and is_no_text(block[: int(ends[0])] if len(ends) else block):
+        raise nul_character(path, 1)
     edges = np.concatenate([[-1 - carried], ends, [len(block)]])
     too_long = np.flatnonzero(np.diff(edges) - 1 > MAX_LINE_BYTES)
     if len(too_long):

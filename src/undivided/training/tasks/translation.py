@@ -19,6 +19,7 @@ from undivided.inference.translator import Translator
 from undivided.inference.verdicts import calibrate
 from undivided.models import Seq2Seq, make_model
 from undivided.nn.loss import consistent_loss, smoothed_loss
+from undivided.training.alignment import LinkedPair, link_pairs, measure_alignment
 from undivided.training.lines import measure_lines
 from undivided.training.prepare import Prepared
 from undivided.training.shortlists import load_or_learn_shortlist
@@ -43,6 +44,7 @@ class TranslationTask:
         pairs = prepared.validation_pairs()
         self.usual: dict[str, float] = {}
         """What translations are usually like, as of the last validation."""
+        self._linked: list[LinkedPair] | None = None
         self.valid = [pair.source for pair in pairs], [pair.target for pair in pairs]
 
     def __str__(self) -> str:
@@ -89,10 +91,13 @@ class TranslationTask:
         self.model = cast("Seq2Seq", model)
 
     def facts(self) -> dict[str, Any]:
-        """The vocabulary, what training lines are like, and the digests of the corpora."""
+        """The vocabulary, what training lines are like, which heads align words, and the digests of the corpora."""
+        if self._linked is None:
+            self._linked = link_pairs(self.store, self.tokenizer)
+        alignment = measure_alignment(Artifact(self.recipe, self.tokenizer, self.model), self._linked)
         lines = measure_lines(self.store, self.tokenizer.source, self.recipe.data.source_lang)
         usual = {"usual": self.usual} if self.usual else {}
-        return {"vocabulary": len(self.tokenizer.target), **lines, **usual, "data": self.prepared.data_digests()}
+        return {"vocabulary": len(self.tokenizer.target), **lines, **usual, **alignment, "data": self.prepared.data_digests()}
 
     def export(self, out: Path, facts: dict[str, Any]) -> None:
         """Write the model folder."""

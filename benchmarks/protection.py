@@ -1,0 +1,236 @@
+"""`make prove-protection`: a model that learned with protection beside one that did not, after equal steps, on held-out text.
+
+What is trained is kept under `.venv/protection`; a stopped run resumes. With STEPS=100 the models are trained less. The report is
+docs/protection.md.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from measure import CORPORA, ROOT
+from protection_data import HeldOut, Span, TaggedText, inject, split_corpus
+
+from undivided.core.console import Console
+from undivided.formats import Marked
+from undivided.formats.markup import Link, Placed, place_tags
+from undivided.inference.alignment import make_aligner
+from undivided.inference.restoration import is_nested
+from undivided.inference.score import bleu
+from undivided.inference.translation import Translation
+from undivided.inference.translator import Translator
+from undivided.training.loop import train
+
+STEPS = int(os.environ.get("STEPS", "2000"))
+TAGGED, PLAIN, INJECTED = 500, 2000, 1000
+HOME = Path(os.environ.get("PROTECTION_HOME", ROOT / ".venv" / "protection"))
+CORPUS = CORPORA / "libreoffice-help" / "en-de"
+MODELS = {"with": True, "without": False}
+
+
+def train_both(console: Console) -> HeldOut:
+    """Train, or resume, the two models; they differ in `tokens.protect` alone."""
+    held_out = split_corpus(CORPUS, HOME, TAGGED, PLAIN)
+    for name, protect in MODELS.items():
+        settings = {
+            "data": {
+                "train": [[str(HOME / "train.en"), str(HOME / "train.de")]],
+                "valid": [[str(CORPUS / "valid.en"), str(CORPUS / "valid.de")]],
+                "source_lang": "en",
+                "target_lang": "de",
+            },
+            "tokens": {"vocab_size": 4000, "protect": protect},
+            "model": {"d_model": 128, "d_ff": 256, "n_heads": 4, "encoder_layers": 3, "decoder_layers": 2, "norm": "pre"},
+            "train": {"max_steps": STEPS, "validate_every": STEPS // 2, "out": str(HOME / name)},
+        }
+        if not (HOME / name / "finished").exists():
+            console.say(f"training the model {name} protection")
+            train(settings, console)
+            (HOME / name / "finished").touch()
+    return held_out
+
+
+class Counting(Translator):
+    """A translator that counts the lines which it decodes a second time because something was lost."""
+
+    again = 0
+
+    def _find_lost(self, requests, texts, lost, config):
+        self.again += len(lost)
+        return super()._find_lost(requests, texts, lost, config)
+
+
+def translate(translator: Translator, texts: Sequence[str]) -> list[Translation]:
+    return list(translator.stream(texts))
+
+
+def share(part: float, whole: float) -> str:
+    return f"{100 * part / max(1, whole):.1f} %"
+
+
+def without_items(text: str, items: Sequence[str]) -> str:
+    """A translation without what was injected, as far as it is there."""
+    for item in sorted(items, key=len, reverse=True):
+        text = text.replace(item, " ", 1)
+    return " ".join(re.sub(r"\s+([.,:;!?)])", r"\1", text).split())
+
+
+def prove_intact(models: dict[str, Counting], pairs: Sequence[tuple[str, str]]) -> list[str]:
+    """What was injected comes back once each, and the rest is no worse."""
+    made = [inject(source, number) for number, (source, _) in enumerate(pairs)]
+    references = [target for _, target in pairs]
+    rows = ["| | with protection | without |", "|---|---|---|"]
+    cells: dict[str, list[str]] = {}
+    for translator in models.values():
+        translator.again = 0
+        found = translate(translator, [text for text, _ in made])
+        counts = [(Counter(items), result.text) for (_, items), result in zip(made, found, strict=True)]
+        whole = sum(all(text.count(item) == count for item, count in items.items()) for items, text in counts)
+        kept = sum(min(text.count(item), count) for items, text in counts for item, count in items.items())
+        flagged = sum(translator.judge(each).name == "placeholder-lost" for each in found)
+        rest = [without_items(result.text, items) for (_, items), result in zip(made, found, strict=True)]
+        plain = [each.text for each in translate(translator, [source for source, _ in pairs])]
+        for name, value in {
+            f"sentences of {len(made):,} in which all is intact, once each": share(whole, len(made)),
+            f"of {sum(len(items) for _, items in made):,} injected items, found": share(kept, sum(len(items) for _, items in made)),
+            "sentences decoded a second time under the constraint": f"{translator.again:,}",
+            "sentences flagged `placeholder-lost`": f"{flagged:,}",
+            "BLEU of the rest": f"{bleu(rest, references, 'de').score:.1f}",
+            "BLEU of the same sentences with nothing injected": f"{bleu(plain, references, 'de').score:.1f}",
+        }.items():
+            cells.setdefault(name, []).append(value)
+    return rows + [f"| {name} | {' | '.join(values)} |" for name, values in cells.items()]
+
+
+def placed_spans(placed: Placed) -> dict[str, tuple[int, int]]:
+    """Of each pair of tags, the words that it is around."""
+    found: dict[str, tuple[int, int]] = {}
+    opened: dict[int, tuple[str, int]] = {}
+    for tag in placed.marked.tags:
+        if tag.kind == "open":
+            opened[tag.pair] = tag.raw, tag.place
+        elif tag.pair in opened:
+            raw, start = opened[tag.pair]
+            found[raw] = start, tag.place
+    return found
+
+
+def order_as(source: TaggedText, target: TaggedText) -> list[Span]:
+    """The spans of the target in the order of those of the source."""
+    by_style = {span.style: span for span in target.spans}
+    return [by_style[span.style] for span in source.spans]
+
+
+def is_sound(placed: Placed, source: Marked) -> bool:
+    """Every tag once, well nested."""
+    raw = [tag.raw.replace("</g", "</g ").split(" ")[0].rstrip(">") + ">" for tag in placed.marked.tags]
+    return Counter(tag.raw for tag in placed.marked.tags) == Counter(tag.raw for tag in source.tags) and is_nested(raw)
+
+
+def right_tags(
+    source: TaggedText, target: str, wanted: Sequence[tuple[int, int]], links: Sequence[Link] | None
+) -> tuple[int, bool]:
+    """How many pairs of tags are around exactly the words that they belong to, punctuation aside; whether all is sound."""
+    placed = place_tags(source.marked(), target, links)
+    if links is None:
+        # The same share of the text, as a run of an office file keeps it.
+        placed = place_tags(Marked(source.text, source.marked().tags, is_flat=True), target)
+    found = placed_spans(placed)
+    right = 0
+    for number, (start, end) in enumerate(wanted, 1):
+        at, to = found.get(f'<g id="{number}">', (0, 0))
+        right += target[at:to].strip(" .,:;\"'„“”»«()") == target[start:end].strip(" .,:;\"'„“”»«()") and at < end and start < to
+    return right, is_sound(placed, source.marked())
+
+
+def prove_tags(translator: Translator, pairs: Sequence[tuple[TaggedText, TaggedText]]) -> list[str]:
+    """Tags around the right words: of the reference, and of our own translation where it has the words of the reference."""
+    aligner = make_aligner(translator.artifact)
+    if aligner is None:
+        return ["No head of this model aligns well enough: tags enclose whole segments, and the account says so."]
+    cases = [(source, target.text, [(span.start, span.end) for span in order_as(source, target)]) for source, target in pairs]
+    own = []
+    for (source, target), found in zip(pairs, translate(translator, [source.text for source, _ in pairs]), strict=True):
+        words = [target.text[span.start : span.end] for span in order_as(source, target)]
+        if all(found.text.count(each) == 1 for each in words):
+            own.append((source, found.text, [(found.text.index(each), found.text.index(each) + len(each)) for each in words]))
+    rows = ["| tags around the right words | by attention | relative position | sound |", "|---|---|---|---|"]
+    for name, given in ((f"of {len(cases)} references", cases), (f"of {len(own)} own translations that have the words", own)):
+        links = aligner([(source.text, target) for source, target, _ in given])
+        ours = [right_tags(*case, links=each or []) for case, each in zip(given, links, strict=True)]
+        base = [right_tags(*case, links=None) for case in given]
+        total = sum(len(spans) for _, _, spans in given)
+        sound = all(each for _, each in [*ours, *base])
+        cells = [share(sum(right for right, _ in each), total) for each in (ours, base)]
+        rows.append(f"| {name} ({total} pairs of tags) | {' | '.join(cells)} | {'all' if sound else 'NOT ALL'} |")
+    facts = translator.artifact.facts["alignment"]
+    heads = ", ".join(f"layer {layer + 1} head {head + 1} ({mode})" for layer, head, mode in facts["heads"])
+    return [*rows, "", f"Aligned by {heads}, error rate {facts['error']:.2f} against IBM model 1 on training pairs."]
+
+
+HARD = {
+    "single words": ["file", "open", "window", "table", "Save", "color", "yes", "no", "the", "a", "of", "spreadsheet", "formula"],
+    "repeated words": [f"{word} " * count for word in ("the", "file", "no no", "click here", "very") for count in (5, 20, 80)],
+    "unseen script": [
+        "파일을 여십시오", "ファイルを開く", "打开文件", "Откройте файл сейчас", "افتح الملف", "เปิดไฟล์", "फ़ाइल खोलें",
+        "გახსენით ფაილი", "Άνοιξε το αρχείο", "פתח את הקובץ",
+    ],
+    "very long": [("Click the button to open the file and choose a color for the table, " * 40).strip(), "word " * 600],
+    "all capitals": ["OPEN THE FILE AND SAVE IT.", "CLICK OK TO CLOSE THE DIALOG.", "SELECT A CELL IN THE TABLE.", "DO NOT PRINT"],
+    "garbage": ["asdf qwer zxcv uiop", "........", "!!! ??? !!!", "x" * 300, "1 2 3 4 5 6 7 8 9", "a b c d e f g h i j k"],
+}  # fmt: skip
+
+LOOP = re.compile(r"(\b\S+(?: \S+){0,5}?)(?: \1){4,}(?!\S)")
+"""Some words five times or more in a row: another way to find loops than the one that is proved."""
+
+
+def prove_hard_cases(translator: Translator) -> list[str]:
+    """No loop unflagged; every line in an unseen script flagged."""
+    rows = ["| lines | | flagged | loops | loops not flagged |", "|---|---|---|---|---|"]
+    for name, lines in HARD.items():
+        found = translate(translator, lines)
+        unsound = [not translator.judge(each).is_sound for each in found]
+        loops = [bool(LOOP.search(each.text)) and not LOOP.search(each.source.strip()) for each in found]
+        missed = sum(loop and not flag for loop, flag in zip(loops, unsound, strict=True))
+        rows.append(f"| {name} | {len(lines)} | {sum(unsound)} | {sum(loops)} | {missed} |")
+    return rows
+
+
+def prove_false_alarms(translator: Translator, pairs: Sequence[tuple[str, str]]) -> list[str]:
+    """Verdicts on ordinary held-out sentences."""
+    counts = Counter(translator.judge(each).name for each in translate(translator, [source for source, _ in pairs]))
+    alarms = sum(count for name, count in counts.items() if name not in ("ok", "copied", "kept", "empty"))
+    parts = ", ".join(f"{count:,} {name}" for name, count in counts.most_common())
+    return [f"Of {len(pairs):,} ordinary held-out sentences, {share(alarms, len(pairs))} are flagged: {parts}."]
+
+
+def main() -> None:
+    start = time.perf_counter()
+    console = Console()
+    held_out = train_both(console)
+    models = {name: Counting(HOME / name) for name in MODELS}
+    first = models["with"]
+    console.say(f"trained after {time.perf_counter() - start:.0f} s; measuring")
+    parts = [
+        ("# Protection, markup and the account, measured", [
+            "`make prove-protection`: office help, English → German. Two models learned from the same pairs for "
+            f"{STEPS:,} steps each, one with `tokens.protect`, one without; {TAGGED + PLAIN:,} sentence pairs were held out. "
+            f"Engine: {first.engine.name}.",
+        ]),
+        ("## Placeholders, tags, addresses, numbers", prove_intact(models, held_out.plain[:INJECTED])),
+        ("## Inline markup", prove_tags(first, held_out.tagged)),
+        ("## Loops and nonsense", prove_hard_cases(first)),
+        ("## False alarms", prove_false_alarms(first, held_out.plain)),
+    ]  # fmt: skip
+    report = "\n\n".join(f"{title}\n\n" + "\n".join(lines) for title, lines in parts) + "\n"
+    print(report)
+    (ROOT / "docs" / "protection.md").write_text(report, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+"""Word alignment from the attention heads that a model's training found to align best: where inline markup belongs.
+
+Importing this must not import torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from undivided.artifact import Artifact
+from undivided.data.subwords import Subwords, Tokenizer
+from undivided.formats.markup import Link, Span, find_words
+from undivided.formats.protection import Protected, choose_symbols, find_agreed, replace_spans
+from undivided.inference.engines.contract import batch_by_length
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+MODES = ("writes", "reads")
+
+MOST_ERROR = 0.6
+"""Heads whose links disagree more than this with IBM model 1 do not align."""
+
+LEAST_ATTENTION = 0.1
+"""A target word is linked to the source word that it attends to most, if it has this share of its attention."""
+
+
+class AligningHead(NamedTuple):
+    """A head of encoder-decoder attention that aligns words."""
+
+    layer: int
+    head: int
+    mode: str
+    """Whether a row of its attention is about the word that the position `writes`, or about the one that it `reads`."""
+
+
+def aligning_heads(facts: Mapping[str, Any]) -> tuple[AligningHead, ...]:
+    """The heads that a model folder names for alignment; none where it names none, or none that are good."""
+    found = facts.get("alignment")
+    error, heads = (found.get("error"), found.get("heads")) if isinstance(found, Mapping) else (None, None)
+    if not isinstance(error, float) or not isinstance(heads, list) or error > MOST_ERROR:
+        return ()
+    given = [AligningHead(*each) for each in heads if isinstance(each, list) and len(each) == 3]
+    return tuple(each for each in given if all(type(part) is int and part >= 0 for part in each[:2]) and each.mode in MODES)
+
+
+def make_aligner(artifact: Artifact) -> AttentionAligner | None:
+    """The aligner of a model; None where no head of it is known to align."""
+    heads = aligning_heads(artifact.facts)
+    return AttentionAligner(artifact, heads) if heads else None
+
+
+class Side(NamedTuple):
+    """A text as the model sees it: ids without the end, and the characters that each stands for."""
+
+    ids: list[int]
+    places: list[tuple[int, int]]
+    words: list[Span]
+
+    def membership(self, length: int) -> np.ndarray:
+        """`words × tokens`, 1 where a token shares characters with a word."""
+        result = np.zeros((len(self.words), length))
+        for number, word in enumerate(self.words):
+            for place, (start, end) in enumerate(self.places):
+                result[number, place] = start < word.end and word.start < end
+        return result
+
+
+class AttentionAligner:
+    """Pairs of sentences → links between their words; None for a pair that is too long for the model, or has no words."""
+
+    def __init__(self, artifact: Artifact, heads: Sequence[AligningHead]) -> None:
+        self.artifact, self.heads = artifact, tuple(heads)
+
+    def __call__(self, pairs: Sequence[tuple[str, str]]) -> list[list[Link] | None]:
+        """The links of each pair."""
+        sides = [encode_sides(self.artifact.tokenizer, *pair) for pair in pairs]
+        longest = self.artifact.recipe.data.max_length
+        links: list[list[Link] | None] = [None] * len(pairs)
+        usable = [place for place, both in enumerate(sides) if all(each.words and len(each.ids) < longest for each in both)]
+        for batch in batch_by_length([max(map(len, (each.ids for each in sides[place]))) for place in usable], beams=4):
+            chosen = [usable[number] for number in batch]
+            for place, layers in zip(chosen, cross_attention(self.artifact, [sides[place] for place in chosen]), strict=True):
+                links[place] = find_links(join_heads(layers, self.heads), *sides[place])
+        return links
+
+
+def encode_sides(tokenizer: Tokenizer, source: str, target: str) -> tuple[Side, Side]:
+    """Both texts of a pair, with symbols for what is protected in both."""
+    symbols = choose_symbols(source, tokenizer.symbols) if tokenizer.symbols else []
+    named = list(zip(find_agreed(source, target), symbols, strict=False))
+    ours, theirs = (sorted((each[side], symbol) for each, symbol in named) for side in (0, 1))
+    return _encode_side(tokenizer.source, source, ours), _encode_side(tokenizer.target, target, theirs)
+
+
+def cross_attention(artifact: Artifact, sides: Sequence[tuple[Side, Side]]) -> Iterator[np.ndarray]:
+    """Of each pair, `L H T+1 S`: how much each position of the target attends to each token of the source but the end."""
+    import torch
+
+    from undivided.core.ids import EOS
+    from undivided.data.batches import make_batch
+    from undivided.nn.attention import attention_hook
+
+    recording, model = _CrossAttention(), artifact.model
+    batch = make_batch([[*each.ids, EOS] for each, _ in sides], [[*each.ids, EOS] for _, each in sides])
+    with torch.inference_mode(), attention_hook(recording):
+        batch = batch.to(next(model.parameters()).device)
+        model.decode(model.encode(batch.src, batch.src_mask), batch.tgt_in)
+    layers = [torch.cat(each, dim=-2).float().cpu().numpy() for each in recording.layers.values()]  # of each layer, B H T S
+    for row, (ours, theirs) in enumerate(sides):
+        yield (
+            np.stack([layer[row, :, : len(theirs.ids) + 1, : len(ours.ids)] for layer in layers])
+            if layers
+            else np.zeros((0, 0, 0, 0))
+        )
+
+
+def join_heads(layers: np.ndarray, heads: Sequence[AligningHead]) -> np.ndarray:
+    """`T S`: the mean over some heads, a row for each target token."""
+    known = [each for each in heads if each.layer < layers.shape[0] and each.head < layers.shape[1]]
+    rows = [layers[layer, head, 1:] if mode == "reads" else layers[layer, head, :-1] for layer, head, mode in known]
+    return np.mean(rows, axis=0) if rows else np.zeros((max(0, layers.shape[2] - 1), layers.shape[3]))
+
+
+class _CrossAttention:
+    """An attention hook that keeps the weights of encoder-decoder attention, layer by layer."""
+
+    def __init__(self) -> None:
+        self.layers: dict[nn.Module, list[Tensor]] = {}
+
+    def __call__(self, owner: nn.Module, weights: Tensor) -> Tensor:
+        # Self-attention computes queries, keys and values from one sequence.
+        if not hasattr(owner, "qkv"):
+            self.layers.setdefault(owner, []).append(weights)
+        return weights
+
+
+def word_attention(weights: np.ndarray, source: Side, target: Side) -> np.ndarray:
+    """`J I`: how much each target word attends to each source word, from the attention `T S` of tokens."""
+    rows, columns = target.membership(len(weights)), source.membership(weights.shape[1])
+    found: np.ndarray = (rows / np.maximum(rows.sum(axis=1, keepdims=True), 1)) @ weights @ columns.T
+    return found
+
+
+def find_links(weights: np.ndarray, source: Side, target: Side) -> list[Link]:
+    """Each target word and the source word that it attends to most, from the attention `T S` of tokens."""
+    links = []
+    for number, row in enumerate(word_attention(weights, source, target)):
+        best = row.max()
+        # Several words may share one token: a symbol for an address stands for all its words.
+        places = np.flatnonzero(row == best).tolist() if best >= LEAST_ATTENTION else []
+        links += [Link(source.words[place], target.words[number]) for place in places]
+    return links
+
+
+def _encode_side(subwords: Subwords, text: str, parts: Sequence[tuple[Protected, str]]) -> Side:
+    """A text with symbols for some parts; places are those of the text as it was."""
+    ids, places = subwords.encode_places(replace_spans(text, parts))
+    return Side(ids, [(_place_before(start, parts), _place_before(end, parts)) for start, end in places], find_words(text))
+
+
+def _place_before(place: int, parts: Sequence[tuple[Protected, str]]) -> int:
+    """Where a place of the masked text was before."""
+    longer = 0
+    for span, symbol in parts:
+        if place <= span.start + longer:
+            break
+        longer += len(symbol) - (span.end - span.start)
+    return place - longer
