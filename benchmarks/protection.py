@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -33,26 +34,27 @@ CORPUS = CORPORA / "libreoffice-help" / "en-de"
 MODELS = {"with": True, "without": False}
 
 
-def train_both(console: Console) -> HeldOut:
-    """Train, or resume, the two models; they differ in `tokens.protect` alone."""
-    held_out = split_corpus(CORPUS, HOME, TAGGED, PLAIN)
-    for name, protect in MODELS.items():
-        settings = {
-            "data": {
-                "train": [[str(HOME / "train.en"), str(HOME / "train.de")]],
-                "valid": [[str(CORPUS / "valid.en"), str(CORPUS / "valid.de")]],
-                "source_lang": "en",
-                "target_lang": "de",
-            },
-            "tokens": {"vocab_size": 4000, "protect": protect},
-            "model": {"d_model": 128, "d_ff": 256, "n_heads": 4, "encoder_layers": 3, "decoder_layers": 2, "norm": "pre"},
-            "train": {"max_steps": STEPS, "validate_every": STEPS // 2, "out": str(HOME / name)},
-        }
-        if not (HOME / name / "finished").exists():
-            console.say(f"training the model {name} protection")
-            train(settings, console)
-            (HOME / name / "finished").touch()
-    return held_out
+def settings(name: str) -> dict[str, dict[str, object]]:
+    """What a model is trained with; the two differ in `tokens.protect` alone."""
+    return {
+        "data": {
+            "train": [[str(HOME / "train.en"), str(HOME / "train.de")]],
+            "valid": [[str(CORPUS / "valid.en"), str(CORPUS / "valid.de")]],
+            "source_lang": "en",
+            "target_lang": "de",
+        },
+        "tokens": {"vocab_size": 4000, "protect": MODELS[name]},
+        "model": {"d_model": 128, "d_ff": 256, "n_heads": 4, "encoder_layers": 3, "decoder_layers": 2, "norm": "pre"},
+        "train": {"max_steps": STEPS, "validate_every": STEPS // 2, "out": str(HOME / name)},
+    }
+
+
+def train_one(name: str, console: Console) -> None:
+    """Train a model, or resume its training; once it is finished, do nothing."""
+    if not (HOME / name / "finished").exists():
+        console.say(f"training the model {name} protection")
+        train(settings(name), console)
+        (HOME / name / "finished").touch()
 
 
 class Counting(Translator):
@@ -212,7 +214,12 @@ def prove_false_alarms(translator: Translator, pairs: Sequence[tuple[str, str]])
 def main() -> None:
     start = time.perf_counter()
     console = Console()
-    held_out = train_both(console)
+    held_out = split_corpus(CORPUS, HOME, TAGGED, PLAIN)
+    # With a name, only that model is trained: two processes can share the work.
+    for name in sys.argv[1:] or MODELS:
+        train_one(name, console)
+    if sys.argv[1:]:
+        return
     models = {name: Counting(HOME / name) for name in MODELS}
     first = models["with"]
     console.say(f"trained after {time.perf_counter() - start:.0f} s; measuring")

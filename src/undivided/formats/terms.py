@@ -97,7 +97,7 @@ def _table_terms(text: str, name: str, separator: str) -> Iterator[Term]:
     try:
         rows = csv.reader(lines) if separator == "," else (line.split(separator) for line in lines)
         for number, row in enumerate(rows, 1):
-            if not row or row[0].startswith("#"):
+            if not any(map(str.strip, row)) or row[0].startswith("#"):
                 continue
             if len(row) < 2 or not row[0].strip() or not row[1].strip():
                 what = "tab" if separator == "\t" else "comma"

@@ -1,17 +1,22 @@
 """Reserved symbols for what must not be translated: learned, masked, decoded again where one is lost, put back."""
 
 import dataclasses
+import json
 
 import pytest
 
 from samples import sentences, tiny_recipe, write_pairs
 from undivided import Translator
+from undivided.cli import main
 from undivided.config import CorpusFiles, DataConfig, TokensConfig
 from undivided.core.console import Console
 from undivided.core.ids import EOS, RESERVED
 from undivided.data.corpus import Pair
 from undivided.data.subwords import LEAST_PROTECTED, Tokenizer
+from undivided.formats.memory import Memory
 from undivided.formats.protection import Masked, check_protected, find_agreed, mask, mask_pair
+from undivided.formats.terms import Glossary, Term
+from undivided.inference.report import open_account
 from undivided.inference.restoration import each_once, has_each_once, is_nested, restore
 from undivided.inference.translation import Translation
 from undivided.training.loop import train
@@ -151,3 +156,43 @@ def test_more_items_than_symbols_share_one_where_no_word_is_between_them():
     masked = mask(text, RESERVED)
     assert len(masked.items) == 2
     assert "%" not in masked.text
+
+
+def test_terms_are_obeyed_and_said_where_they_are_not(folder):
+    glossary = Glossary([Term("old horse", "Schimmel"), Term("river", "Rhein")])
+    text = "The old horse finds the river at {place} again."
+    translator = Translator(folder, engine="torch", threads=1, glossary=glossary)
+    (found,) = translator.stream([text])
+    assert ("Schimmel" in found.text, "Rhein" in found.text, found.text.count("{place}")) == (True, True, 1)
+    assert found.missed == ()
+    translator.symbols = ()
+    (found,) = translator.stream([text])
+    assert found.missed == ("old horse → Schimmel", "river → Rhein")
+    whole = dataclasses.replace(found, text=f"{text} x", looped=False, finished=True, short=False)
+    assert translator.judge(whole) == ("term-missed", "old horse → Schimmel, river → Rhein")
+
+
+def test_a_memory_is_reused_and_similar_sources_are_shown(folder, tmp_path):
+    memory = Memory([("The dog sees the house today.", "GENAU."), ("My bird likes the tree.", "ÄHNLICH.")])
+    translator = Translator(folder, engine="torch", threads=1, memory=memory)
+    equal, similar, other = translator.stream(["The dog sees  the house today.", "My bird hears the tree.", "Again."])
+    assert (equal.text, equal.reused, translator.judge(equal).name) == ("GENAU.", True, "reused")
+    assert not similar.reused
+    with open_account(str(tmp_path / "account.jsonl")) as account:
+        for number, each in enumerate((equal, similar, other), 1):
+            account.add(number, each.source, each.text, translator.judge(each), each, memory)
+    rows = [json.loads(line) for line in (tmp_path / "account.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [row["memory"] for row in rows] == ["", "80%: My bird likes the tree. → ÄHNLICH.", ""]
+
+
+def test_glossary_and_memory_on_the_command_line(folder, tmp_path):
+    (tmp_path / "terms.tsv").write_text("horse\tSchimmel\n", encoding="utf-8")
+    (tmp_path / "memory.tsv").write_text("source\ttarget\nThe dog.\tBELLO\n", encoding="utf-8")
+    (tmp_path / "in.po").write_text('msgid "The dog."\nmsgstr ""\n\nmsgid "My horse"\nmsgstr ""\n', encoding="utf-8")
+    aids = ["--glossary", str(tmp_path / "terms.tsv"), "--memory", str(tmp_path / "memory.tsv"), "--engine", "torch", "--quiet"]
+    out = tmp_path / "out.po"
+    assert main(["translate", str(folder), str(tmp_path / "in.po"), "-o", str(out), *aids]) == 0
+    written = out.read_text(encoding="utf-8")
+    assert 'msgstr "BELLO"' in written
+    assert "Schimmel" in written
+    assert main(["translate", str(folder), str(tmp_path / "in.po"), "--glossary", str(tmp_path / "no.tsv")]) == 2
