@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from measure import CORPORA, ROOT
-from protection_data import HeldOut, Span, TaggedText, inject, split_corpus
+from protection_data import Span, TaggedText, inject, split_corpus
 
 from undivided.core.console import Console
 from undivided.formats import Marked

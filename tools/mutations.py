@@ -349,7 +349,7 @@ DATA = (
         "result[-4:] = self._mark_ids", "result[-4:] = []", ("unit/data/test_subwords.py::test_every_text_comes_back_exactly",),
     ),
     Mutant(
-        "subwords-sampling", "sampled subwords are a function of the seed alone", "data/subwords.py",
+        "subwords-sampling", "sampled subwords are a function of the seed alone", "data/subword_sampling.py",
         "chance = random.Random(text)", "chance = random.Random()",
         ("unit/data/test_subwords.py::test_sampling_is_the_same_in_another_process",),
     ),
