@@ -5,7 +5,7 @@
 # make sbom   sbom.json: what is installed with it, as CycloneDX
 # make evalb  build EVALB, which the tests compare bracket scores with
 # make prove-damage, prove-relatives, prove-resume, prove-shards, prove-multi30k, prove-formats, prove-import   long proofs, each with a report under docs/
-# make bench-train, bench-translate, bench-scale, bench-quality, bench-distilled, bench-best, bench-start, bench-budget   speed beside the peers, each with a report under docs/benchmarks/
+# make bench-train, bench-translate, bench-scale, bench-quality, bench-distilled, bench-best, bench-start, bench-budget, bench-check   speed beside the peers, each with a report under docs/benchmarks/
 # Each makes its own .venv the first time.
 
 PYTHON ?= python3
@@ -17,7 +17,7 @@ AXE_CORE := 4.14.0
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .PHONY: demo test mutants chromium onnxruntime-web axe-core check format sbom evalb prove-multi30k prove-damage prove-relatives prove-resume prove-shards clean prove-formats prove-import \
-	bench-train bench-translate bench-scale bench-quality bench-distilled bench-best bench-start bench-budget
+	bench-train bench-translate bench-scale bench-quality bench-distilled bench-best bench-start bench-budget bench-check
 
 demo: .venv/installed
 	$(BIN)/undivided demo --pair $(PAIR) --minutes $(MINUTES) --out demo
@@ -86,7 +86,7 @@ prove-shards: .venv/installed-dev
 	$(BIN)/python benchmarks/shards.py
 
 # The peers get venvs of their own under .venv-peers/ the first time.
-bench-train bench-translate bench-scale bench-quality bench-distilled bench-best bench-start bench-budget: bench-%: .venv/installed-dev
+bench-train bench-translate bench-scale bench-quality bench-distilled bench-best bench-start bench-budget bench-check: bench-%: .venv/installed-dev
 	$(BIN)/python benchmarks/$*.py $(BENCH)
 
 .venv/python:
