@@ -17,7 +17,7 @@ from undivided.data.check.rules import BITS
 
 MARKS = frozenset(map(ord, "%{}<>$\\@"))
 """A line with none of these, and no `://`, has no placeholders."""
-REMAINS = ("▁", "⁇", "<unk>", "<pad>", "</s>", "@@ ")
+REMAINS = re.compile("▁|⁇|<unk>|<pad>|</s>|@@ ")
 """What programs leave in text that was split into subwords."""
 SPACED = 7
 """So many single letters in a row, with a space between them, are a word spaced out."""
@@ -138,7 +138,7 @@ def _is_mangled(source: Block, target: Block) -> Numbers:
     mangled = _loops(target) & ~_loops(source)
     for block in (source, target):
         text = "\n".join(block.lines)
-        places = [found.start() for mark in REMAINS if mark in text for found in re.finditer(re.escape(mark), text)]
+        places = [found.start() for found in REMAINS.finditer(text)]
         mangled |= block.count(np.array(places, np.int64)) > 0
         same = (block.codes[1:] == block.codes[:-1]) & (block.kind[1:] == LETTER)
         mangled |= block.count(_runs(same, RUN - 1)) > 0
