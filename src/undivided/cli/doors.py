@@ -21,7 +21,7 @@ def add_import(verbs: Any) -> None:
         "Marian's own .npz files, CTranslate2 folders, Argos packages. Nothing in them is run. The result is compared "
         "with the other engine where that is installed.",
     )
-    verb.add_argument("path", help="a folder, or an .argosmodel or .npz file")
+    verb.add_argument("path", help="a folder, an .argosmodel or .npz file, or owner/name on a Hugging Face hub (extra: hub)")
     verb.add_argument("out", help="the new model folder")
     verb.add_argument(
         "--target-lang",

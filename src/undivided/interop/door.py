@@ -11,15 +11,16 @@ from undivided.artifact import Artifact, save_artifact
 from undivided.core.console import Console
 from undivided.core.errors import InputError
 from undivided.interop.foreign import Imported, plain_file, read_object
+from undivided.interop.hub import fetched_model, is_hub_name, note_origin
 from undivided.interop.parity import compare_logits, transformers_runtime
 
 
 def import_model(path: str | Path, out: str | Path, console: Console, license: str = "", target_lang: str = "") -> Artifact:
     """Import a model into a new folder; nothing is written unless all of it was read and compared."""
-    source, target = Path(path), Path(out)
+    target = Path(out)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise InputError(f"{target}: exists already; choose a new folder")
-    found = read_model(source, license)
+    found = _read(str(path), license)
     notes = _choose_language(found, target_lang)
     record = _compare(found)
     found.facts["parity"] = record
@@ -29,6 +30,16 @@ def import_model(path: str | Path, out: str | Path, console: Console, license: s
     artifact = Artifact(found.recipe, found.tokenizer, found.model, found.facts)
     save_artifact(artifact, target)
     return artifact
+
+
+def _read(path: str, license: str) -> Imported:
+    """Read what a path holds, or what a model of that name on a hub does."""
+    if not is_hub_name(path):
+        return read_model(Path(path), license)
+    with fetched_model(path) as (folder, commit):
+        found = read_model(folder, license)
+    note_origin(found.facts, path, commit)
+    return found
 
 
 def read_model(source: Path, license: str = "") -> Imported:
