@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "undivided"
 CALLS = {"compile", "search", "match", "fullmatch", "split", "sub", "subn", "findall", "finditer"}
 MADE = {
-    ("cli/demo/corpus.py", "TARGETS[target_lang]"): ["[^\\W\\d_]", "[가-힣]"],
+    ("cli/demo/corpus.py", "TARGETS.get(target_lang, ANY_LETTER)"): ["[^\\W\\d_]", "[가-힣]"],
     ("paper/parsing/trees.py", "cut"): ["[-=|]", "\\|"],
     ("formats/protection.py", "'|'.join((f'(?P<{kind}>{pattern})' for kind, pattern in KINDS.items()))"): [PATTERN.pattern],
     ("formats/protection.py", "'|'.join(map(re.escape, known))"): ["｟0｠|｟11｠"],

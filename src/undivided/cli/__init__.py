@@ -14,6 +14,7 @@ from typing import NoReturn
 from undivided import __version__
 from undivided.cli.check import add_check
 from undivided.cli.classify import add_classify
+from undivided.cli.corpus import add_corpus
 from undivided.cli.demo import add_demo
 from undivided.cli.doors import add_export, add_import
 from undivided.cli.generate import add_generate
@@ -153,8 +154,8 @@ def make_parser() -> Parser:
     top.add_argument("--version", action="version", version=f"undivided {__version__}")
     verbs = top.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
     for add in (
-        add_train, add_translate, add_check, add_score, add_look, add_serve, add_generate, add_classify, add_plan, add_distill,
-        add_average, add_import, add_export, add_push, add_pull, add_paper, add_demo,
+        add_train, add_translate, add_check, add_corpus, add_score, add_look, add_serve, add_generate, add_classify, add_plan,
+        add_distill, add_average, add_import, add_export, add_push, add_pull, add_paper, add_demo,
     ):  # fmt: skip
         add(verbs)
     for verb in verbs.choices.values():

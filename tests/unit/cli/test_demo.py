@@ -192,7 +192,7 @@ def test_without_apt_get_the_second_source_is_asked(monkeypatch):
     monkeypatch.setattr(corpus_room, "home_assistant", second)
     monkeypatch.setattr(corpus_room, "ENOUGH_PAIRS", 100)
     stream = io.StringIO()
-    assert corpus_room.fetch_pairs("de", Console(stream=stream)) == made_up()
+    assert corpus_room.fetch_pairs("de", Console(stream=stream)) == ("home-assistant", made_up())
     assert asked == [("de", True)]
     assert "apt-get is not installed" in stream.getvalue()
 
@@ -201,7 +201,7 @@ def test_a_source_that_holds_too_little_is_passed_over(monkeypatch):
     monkeypatch.setattr(corpus_room, "libreoffice_help", lambda *_: iter(made_up()[:20]))
     monkeypatch.setattr(corpus_room, "home_assistant", lambda *_: iter(made_up()))
     monkeypatch.setattr(corpus_room, "ENOUGH_PAIRS", 100)
-    assert len(corpus_room.fetch_pairs("de", quiet())) == len(made_up())
+    assert len(corpus_room.fetch_pairs("de", quiet()).pairs) == len(made_up())
 
 
 def test_no_source_at_all_is_one_clear_error(monkeypatch, tmp_path):
@@ -252,6 +252,7 @@ def test_demo_from_end_to_end_and_not_twice(small, tmp_path, capsys, monkeypatch
     first = capsys.readouterr().out
     home = tmp_path / "en-de"
     assert sorted(path.name for path in (home / "corpus").iterdir()) == [
+        "ORIGIN.txt",
         f"{part}.{lang}" for part in ("test", "train", "valid") for lang in ("de", "en")
     ]
     assert "BLEU" in first

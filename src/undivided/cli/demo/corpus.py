@@ -1,4 +1,4 @@
-"""The demo's corpus: real text from Debian's or Python's packages, aligned, cleaned and split."""
+"""Corpora of `undivided corpus` and the demo: real text from Debian's or Python's packages, aligned, cleaned and split."""
 
 from __future__ import annotations
 
@@ -16,13 +16,23 @@ from collections.abc import Iterable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from undivided.core.console import Console, plural
 from undivided.core.errors import InputError
 from undivided.core.files import build_folder
 
 TARGETS = {"de": r"[^\W\d_]", "fr": r"[^\W\d_]", "ko": "[가-힣]"}
-"""The target languages, and a pattern that a translated text must contain: much of the Korean is still English."""
+"""The target languages of the demo, and a pattern that a translated text must contain: much of the Korean is still English."""
+ANY_LETTER = r"[^\W\d_]"
+"""What a text in any other language must contain."""
+
+ORIGINS = {
+    "office-help": "The help pages of LibreOffice, from Debian's packages libreoffice-help-*. Licence: MPL-2.0.",
+    "home-assistant": "The messages of Home Assistant, from the Python packages homeassistant and home-assistant-frontend. "
+    "Licence: Apache-2.0.",
+}
+"""Where each corpus comes from, and under which licence."""
 
 HELD_OUT = 500
 ENOUGH_PAIRS = 5 * HELD_OUT
@@ -35,41 +45,52 @@ MOST_BYTES = 8 << 20
 TextPair = tuple[str, str]
 
 
-def prepare_corpus(pair: str, folder: Path, console: Console) -> None:
-    """Download and split a corpus, once; the folder appears only when it is complete."""
+class Fetched(NamedTuple):
+    """The sentence pairs of a corpus, and its name in `ORIGINS`."""
+
+    name: str
+    pairs: list[TextPair]
+
+
+def prepare_corpus(pair: str, folder: Path, console: Console, name: str = "") -> None:
+    """Download and split a corpus, by its name or the first that is available; the folder appears only when it is complete."""
     if folder.is_dir():
         console.say(f"{folder}: the corpus is already there")
         return
-    source, target = pair.split("-")
-    parts = split(fetch_pairs(target, console))
+    source, target = pair.split("-", 1)
+    found = fetch_pairs(target, console, name)
+    parts = split(found.pairs)
     with build_folder(folder) as building:
-        for name, pairs in parts.items():
+        for part, pairs in parts.items():
             for side, lang in enumerate((source, target)):
                 text = "".join(f"{each[side]}\n" for each in pairs)
-                (building / f"{name}.{lang}").write_text(text, encoding="utf-8", newline="\n")
-    counts = ", ".join(f"{len(pairs):,} {name}" for name, pairs in parts.items())
-    console.say(f"{folder}: {counts} sentence pairs")
+                (building / f"{part}.{lang}").write_text(text, encoding="utf-8", newline="\n")
+        (building / "ORIGIN.txt").write_text(f"{ORIGINS[found.name]}\n", encoding="utf-8", newline="\n")
+    counts = ", ".join(f"{len(pairs):,} {part}" for part, pairs in parts.items())
+    console.say(f"{folder}: {counts} sentence pairs\n{ORIGINS[found.name]}")
 
 
 class Unavailable(Exception):
     """A source of text that is not available here, and why."""
 
 
-def fetch_pairs(target: str, console: Console) -> list[TextPair]:
-    """Sentence pairs from the first source that is available."""
+def fetch_pairs(target: str, console: Console, only: str = "") -> Fetched:
+    """Sentence pairs from the first source that is available, or only from one."""
     reasons = []
-    for fetch in (libreoffice_help, home_assistant):
+    for name, fetch in zip(ORIGINS, (libreoffice_help, home_assistant), strict=True):
+        if only and name != only:
+            continue
         try:
             with TemporaryDirectory(prefix="undivided-demo-") as scratch:
                 pairs = clean(fetch(target, Path(scratch), console), target)
             if len(pairs) < ENOUGH_PAIRS:
                 raise Unavailable(f"it contains only {plural(len(pairs), 'usable sentence pair')}")
-            return pairs
+            return Fetched(name, pairs)
         except Unavailable as reason:
-            console.warn(f"{fetch.__name__.replace('_', ' ')} is not available: {reason}")
-            reasons.append(f"{fetch.__name__}: {reason}")
+            console.warn(f"{name} is not available: {reason}")
+            reasons.append(f"{name}: {reason}")
     raise InputError(
-        "the demo found no text to train on; it needs the network once, for apt-get or pip:\n  - "
+        "no text to train on was found; this needs the network once, for apt-get or pip:\n  - "
         + "\n  - ".join(reasons)
         + "\nTo train on two files of your own: undivided train --train SOURCE TARGET --out DIR"
     )
@@ -102,7 +123,7 @@ def libreoffice_help(target: str, scratch: Path, console: Console) -> Iterator[T
 def help_paragraphs(root: Path, lang: str) -> dict[tuple[str, str, int], str]:
     """The paragraphs of a language's help pages by page, id, and how often the id came before on that page."""
     found = {}
-    for folder in root.glob(f"**/help/{lang}/text"):
+    for folder in (each for each in root.glob("**/help/*/text") if each.parent.name.lower() == lang.lower()):
         for page in sorted(folder.rglob("*.html")):
             # A link in a package may point anywhere on this machine.
             if not page.resolve().is_relative_to(root.resolve()) or not page.is_file() or page.stat().st_size > MOST_BYTES:
@@ -247,7 +268,7 @@ def is_usable(source: str, target: str, target_lang: str) -> bool:
         and len(target.split()) < 2 * WORDS.stop
         and 0.2 <= len(target) / len(source) <= 3.0
         and sum(each.isalpha() or each == " " for each in source) > 0.8 * len(source)
-        and bool(re.search(TARGETS[target_lang], target))
+        and bool(re.search(TARGETS.get(target_lang, ANY_LETTER), target))
     )
 
 
