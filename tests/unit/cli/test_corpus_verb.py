@@ -5,23 +5,8 @@ import pytest
 from undivided.cli.corpus import NAMES
 from undivided.cli.demo import corpus as room
 
-WORDS = [
-    "house",
-    "tree",
-    "window",
-    "garden",
-    "street",
-    "river",
-    "door",
-    "table",
-    "lamp",
-    "roof",
-    "wall",
-    "bridge",
-    "car",
-    "boat",
-    "hill",
-]
+NAMED = "house tree window garden street river door table lamp roof wall bridge car boat hill"
+WORDS = NAMED.split()
 PAIRS = [
     (f"The {a} is near the {b} and the {c}.", f"La {a} está cerca de {b} y de {c}.")
     for a in WORDS

@@ -253,7 +253,7 @@ def test_demo_from_end_to_end_and_not_twice(small, tmp_path, capsys, monkeypatch
     home = tmp_path / "en-de"
     assert sorted(path.name for path in (home / "corpus").iterdir()) == [
         "ORIGIN.txt",
-        f"{part}.{lang}" for part in ("test", "train", "valid") for lang in ("de", "en")
+        *(f"{part}.{lang}" for part in ("test", "train", "valid") for lang in ("de", "en")),
     ]
     assert "BLEU" in first
     assert "chrF2" in first
