@@ -57,6 +57,20 @@ def test_paragraphs_keep_ids_and_text_of_nested_tags_and_entities():
     assert corpus_room.paragraphs(html) == [("hd_id1", "Save & close"), ("par_id2", "Größe of a file here"), ("par_idN3", "")]
 
 
+def test_a_page_is_kept_from_training(tmp_path, monkeypatch):
+    for lang, word in (("en-US", "text"), ("de", "Text")):
+        folder = tmp_path / "usr/help" / lang / "text"
+        folder.mkdir(parents=True)
+        for name, count in (("short", 3), ("usual", 15)):
+            rows = [f"<p id=par_id{row}>{word} {name} {row}</p>" for row in range(count)]
+            (folder / f"{name}.html").write_text("".join(rows), encoding="utf-8")
+    monkeypatch.setattr(corpus_room.shutil, "which", lambda name: name)
+    monkeypatch.setattr(corpus_room, "run", lambda command, folder: None)
+    found = list(corpus_room.libreoffice_help("de", tmp_path, quiet()))
+    assert found == [(f"text short {row}", f"Text short {row}") for row in range(3)]
+    assert "text usual 7" in (tmp_path / "unseen.html").read_text(encoding="utf-8")
+
+
 def test_paragraphs_read_only_the_default_wording():
     html = """<p id="par_id1">Press <span class="switchinline"><span hidden="true" class="MAC"><span>Command</span></span><span
     hidden="true"><span>Ctrl</span></span></span>+F now.</p>"""
@@ -236,6 +250,7 @@ def small(monkeypatch):
 
     def first(target: str, scratch: Path, console: Console) -> list[tuple[str, str]]:
         fetched.append(target)
+        (scratch / "unseen.html").write_text("<p>The dog <b>sees</b> a tree.</p><p>The man buys %s.</p>", encoding="utf-8")
         return made_up()
 
     model = {"d_model": 32, "d_ff": 32, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1}
@@ -251,10 +266,12 @@ def test_demo_from_end_to_end_and_not_twice(small, tmp_path, capsys, monkeypatch
     room.demo("en-de", 0.03, tmp_path, quiet())
     first = capsys.readouterr().out
     home = tmp_path / "en-de"
-    assert sorted(path.name for path in (home / "corpus").iterdir()) == [
-        "ORIGIN.txt",
-        *(f"{part}.{lang}" for part in ("test", "train", "valid") for lang in ("de", "en")),
-    ]
+    names = [f"{part}.{lang}" for part in ("test", "train", "valid") for lang in ("de", "en")]
+    assert sorted(path.name for path in (home / "corpus").iterdir()) == sorted(["ORIGIN.txt", *names, "unseen.html"])
+    assert f"not seen: {home / 'corpus' / 'unseen.html'}" in first
+    assert "2 segments: " in first
+    translated = (home / "unseen.de.html").read_text(encoding="utf-8")
+    assert [translated.count(tag) for tag in ("<p>", "<b>", "</b>", "</p>")] == [2, 1, 1, 2]
     assert "BLEU" in first
     assert "chrF2" in first
     assert "|tok:13a|" in first

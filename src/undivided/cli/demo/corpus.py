@@ -42,6 +42,9 @@ WORDS = range(3, 26)
 MOST_BYTES = 8 << 20
 """Larger files in a package are not read; the real ones have a few hundred thousand bytes."""
 
+UNSEEN, PARAGRAPHS = "unseen", range(12, 25)
+"""The name of a help page that is kept from training, to be translated at the end, and how many paragraphs it has."""
+
 TextPair = tuple[str, str]
 
 
@@ -58,9 +61,9 @@ def prepare_corpus(pair: str, folder: Path, console: Console, name: str = "") ->
         console.say(f"{folder}: the corpus is already there")
         return
     source, target = pair.split("-", 1)
-    found = fetch_pairs(target, console, name)
-    parts = split(found.pairs)
     with build_folder(folder) as building:
+        found = fetch_pairs(target, console, name, building)
+        parts = split(found.pairs)
         for part, pairs in parts.items():
             for side, lang in enumerate((source, target)):
                 text = "".join(f"{each[side]}\n" for each in pairs)
@@ -74,8 +77,8 @@ class Unavailable(Exception):
     """A source of text that is not available here, and why."""
 
 
-def fetch_pairs(target: str, console: Console, only: str = "") -> Fetched:
-    """Sentence pairs from the first source that is available, or only from one."""
+def fetch_pairs(target: str, console: Console, only: str = "", keep: Path | None = None) -> Fetched:
+    """Sentence pairs from the first source that is available, or only from one; a document beside them is put into `keep`."""
     reasons = []
     for name, fetch in zip(ORIGINS, (libreoffice_help, home_assistant), strict=True):
         if only and name != only:
@@ -83,6 +86,8 @@ def fetch_pairs(target: str, console: Console, only: str = "") -> Fetched:
         try:
             with TemporaryDirectory(prefix="undivided-demo-") as scratch:
                 pairs = clean(fetch(target, Path(scratch), console), target)
+                for path in Path(scratch).glob(f"{UNSEEN}.*") if keep is not None else ():
+                    shutil.copyfile(path, (keep or Path()) / path.name)
             if len(pairs) < ENOUGH_PAIRS:
                 raise Unavailable(f"it contains only {plural(len(pairs), 'usable sentence pair')}")
             return Fetched(name, pairs)
@@ -114,10 +119,22 @@ def libreoffice_help(target: str, scratch: Path, console: Console) -> Iterator[T
     for package in sorted(scratch.glob("*.deb")):
         run(["dpkg-deb", "-x", f"./{package.name}", "."], scratch)
     console.say("aligning the paragraphs of the help pages …")
-    theirs = help_paragraphs(scratch, target)
-    for place, text in help_paragraphs(scratch, "en-US").items():
-        if place in theirs:
+    ours, theirs = help_paragraphs(scratch, "en-US"), help_paragraphs(scratch, target)
+    held_out = _hold_out_page(scratch, {place: text for place, text in ours.items() if place in theirs})
+    for place, text in ours.items():
+        if place in theirs and text not in held_out:
             yield text, theirs[place]
+
+
+def _hold_out_page(root: Path, paragraphs: dict[tuple[str, str, int], str]) -> set[str]:
+    """Keep one page for the end, always the same, which nothing is learned from: its texts."""
+    pages = Counter(page for page, _, _ in paragraphs)
+    usual = sorted((page for page, count in pages.items() if count in PARAGRAPHS), key=lambda page: zlib.crc32(page.encode()))
+    for page in usual[:1]:
+        for folder in root.glob("**/help/en-US/text"):
+            shutil.copyfile(folder / page, root / f"{UNSEEN}.html")
+            return {text for (where, _, _), text in paragraphs.items() if where == page}
+    return set()
 
 
 def help_paragraphs(root: Path, lang: str) -> dict[tuple[str, str, int], str]:

@@ -9,11 +9,15 @@ import shutil
 import sys
 from pathlib import Path
 
-from undivided.cli.demo.corpus import TARGETS, prepare_corpus
+from undivided.cli.demo.corpus import TARGETS, UNSEEN, prepare_corpus
 from undivided.config.settings import Values, suggest
 from undivided.core.console import Console, Progress, plural, printable
 from undivided.core.errors import InputError
+from undivided.core.files import write_atomic
 from undivided.data.text_files import read_lines
+from undivided.formats import DocumentOptions, open_document
+from undivided.inference.documents import judge_segment, translate_document
+from undivided.inference.report import Tally
 from undivided.inference.score import score
 from undivided.inference.translator import Translator
 from undivided.training.loop import Stopped, train
@@ -79,7 +83,21 @@ def show(pair: str, home: Path, console: Console) -> None:
     for place in pick_examples(sources):
         source_text, our_text, reference_text = (printable(texts[place]) for texts in (sources, ours, references))
         print(f"\n  source     {source_text}\n  ours       {our_text}\n  reference  {reference_text}")
+    show_document(pair, home, translator)
     print("\n" + "\n".join(next_steps(pair, home)))
+
+
+def show_document(pair: str, home: Path, translator: Translator) -> None:
+    """Translate a whole document that was kept from training, and say what became of its segments."""
+    for path in sorted((home / "corpus").glob(f"{UNSEEN}.*")):
+        result = translate_document(translator, open_document(path, options=DocumentOptions(*pair.split("-"))), everything=True)
+        if result is None:
+            return
+        out, tally = home / f"{UNSEEN}.{pair.partition('-')[2]}{path.suffix}", Tally()
+        write_atomic(out, result.data)
+        for each in result.results:
+            tally.add(judge_segment(each, translator.usual))
+        print(f"\nA document that it has not seen: {path} → {out}\n  {tally.summary()}")
 
 
 def pick_examples(texts: list[str], count: int = 6) -> list[int]:
