@@ -4,42 +4,57 @@ from __future__ import annotations
 
 import dataclasses
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from undivided.artifact import Artifact, save_artifact
+from undivided.artifact import Artifact, SingleStackArtifact, save_artifact
 from undivided.core.console import Console
 from undivided.core.errors import InputError
 from undivided.interop.foreign import Imported, plain_file, read_object
 from undivided.interop.hub import fetched_model, is_hub_name, note_origin
 from undivided.interop.parity import compare_logits, transformers_runtime
+from undivided.interop.relatives_in import KINDS as RELATIVES
+from undivided.interop.relatives_in import import_relative
 
 
-def import_model(path: str | Path, out: str | Path, console: Console, license: str = "", target_lang: str = "") -> Artifact:
+def import_model(
+    path: str | Path, out: str | Path, console: Console, license: str = "", target_lang: str = ""
+) -> Artifact | SingleStackArtifact:
     """Import a model into a new folder; nothing is written unless all of it was read and compared."""
     target = Path(out)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise InputError(f"{target}: exists already; choose a new folder")
-    found = _read(str(path), license)
-    notes = _choose_language(found, target_lang)
-    record = _compare(found)
-    found.facts["parity"] = record
-    for note in [*found.notes, *notes]:
+    with _located(str(path)) as (source, commit):
+        artifact, notes = _read(source, license, target_lang)
+    if commit:
+        note_origin(artifact.facts, str(path), commit)
+    for note in notes:
         console.say(note)
-    console.say(describe_parity(record))
-    artifact = Artifact(found.recipe, found.tokenizer, found.model, found.facts)
+    console.say(describe_parity(artifact.facts["parity"]))
     save_artifact(artifact, target)
     return artifact
 
 
-def _read(path: str, license: str) -> Imported:
-    """Read what a path holds, or what a model of that name on a hub does."""
+@contextmanager
+def _located(path: str) -> Iterator[tuple[Path, str]]:
+    """Within, where a model is, and of one on a hub, which is fetched, the commit."""
     if not is_hub_name(path):
-        return read_model(Path(path), license)
-    with fetched_model(path) as (folder, commit):
-        found = read_model(folder, license)
-    note_origin(found.facts, path, commit)
-    return found
+        yield Path(path), ""
+        return
+    with fetched_model(path) as found:
+        yield found
+
+
+def _read(source: Path, license: str, target_lang: str) -> tuple[Artifact | SingleStackArtifact, list[str]]:
+    """The model of a path, and what is to be said of it."""
+    if (source / "config.json").is_file() and read_object(plain_file(source, "config.json")).get("model_type") in RELATIVES:
+        return import_relative(source, license), []
+    found = read_model(source, license)
+    notes = [*found.notes, *_choose_language(found, target_lang)]
+    found.facts["parity"] = _compare(found)
+    return Artifact(found.recipe, found.tokenizer, found.model, found.facts), notes
 
 
 def read_model(source: Path, license: str = "") -> Imported:
@@ -53,7 +68,7 @@ def read_model(source: Path, license: str = "") -> Imported:
             from undivided.interop.argos import import_argos
 
             return import_argos(source, license)
-        raise InputError(f"{source}: expected a folder of Marian or CTranslate2, or an .argosmodel or .npz file")
+        raise InputError(f"{source}: expected a folder of Marian, CTranslate2, GPT-2 or ViT, or an .argosmodel or .npz file")
     if (source / "model.bin").exists():
         from undivided.interop.ctranslate2_in import import_ctranslate2
 

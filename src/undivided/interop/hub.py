@@ -41,7 +41,7 @@ OURS = (
 FOREIGN = (
     "config.json", "generation_config.json", "tokenizer_config.json", "source.spm", "target.spm", "vocab.json", "target_vocab.json",
     "model.bin", "shared_vocabulary.json", "source_vocabulary.json", "target_vocabulary.json", "sentencepiece.model",
-    "source.model", "target.model", "decoder.yml", CARD,
+    "source.model", "target.model", "decoder.yml", "preprocessor_config.json", "spiece.model", "tokenizer.model", CARD,
 )  # fmt: skip
 """What an import may read, beside the weights."""
 MAX_BYTES = 16 << 30
