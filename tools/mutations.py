@@ -382,7 +382,7 @@ CORE = (
     ),
     Mutant(
         "atomic-files", "after a failure the old file is there, and nothing else", "core/files.py",
-        "part = temporary_name(path)", "part = path", ("unit/core/test_files.py",),
+        "part = temporary_name(path, PART)", "part = path", ("unit/core/test_files.py",),
     ),
     Mutant(
         "random-bits", "random bits are a function of the whole key", "core/random.py",
@@ -476,7 +476,7 @@ INFERENCE = (
     ),
     Mutant(
         "perplexity", "perplexity is a mean over tokens", "inference/score.py",
-        "max(1, sum(map(len, rows)))", "max(1, len(rows))", ("unit/inference/test_score.py::test_perplexity_is_forced_decoding",),
+        "sum(map(sum, rows)), sum(map(len, rows))", "sum(map(sum, rows)), len(rows)", ("unit/inference/test_score.py::test_perplexity_is_forced_decoding",),
     ),
 )  # fmt: skip
 

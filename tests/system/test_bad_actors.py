@@ -20,7 +20,7 @@ import pytest
 import torch
 
 from samples import environment, flags, sentences, tiny_recipe, write_lines, write_pairs
-from undivided.artifact import demand, load_artifact, save_artifact
+from undivided.artifact import demand, load_artifact, save_artifact, weights
 from undivided.cli.demo import corpus as demo_text
 from undivided.config import PRESETS, build_recipe
 from undivided.config.yaml_file import read_yaml
@@ -227,6 +227,20 @@ def test_a_search_that_would_grow_without_end_is_refused_with_its_size(run, fold
     from undivided import Translator
 
     assert Translator(folder, threads=1, engine="torch", trust=True).search_config().beam_size == 1000
+
+
+def test_a_single_stack_model_that_asks_for_too_much_is_refused_before_its_weights_are_read(run, tmp_path, monkeypatch):
+    text = write_lines(tmp_path / "text", ["the dog sees a tree"] * 20)
+    small = ["--model.d_model", "16", "--model.d_ff", "16", "--model.n_heads", "2", "--vocab-size", "280", "--max-steps", "1"]
+    train = ["train", "--model.kind", "decoder_only", "--train", text, "--out", tmp_path / "m", *small]
+    assert run(*train, "--threads", "1", "--data.max_length", "8").code == 0
+    change(tmp_path / "m", "recipe", "data", "max_length", value=100_000)
+    resign(tmp_path / "m" / "config.json")
+    monkeypatch.setattr(demand, "memory_limit", lambda: 1 << 30)
+    monkeypatch.setattr(weights, "build_model", lambda *_: pytest.fail("its weights are read"))
+    done = run("generate", tmp_path / "m", "the")
+    assert done.code == 2
+    assert "GiB of memory" in done.err
 
 
 def test_heads_that_need_no_weights_are_refused_with_their_size(tmp_path, model, monkeypatch):

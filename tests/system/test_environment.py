@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from samples import environment, sentences, write_pairs
+from undivided.artifact import demand
 from undivided.core import process
 from undivided.core.errors import InputError, UndividedError, describe_error
 from undivided.core.files import check_folder_name, encode_text
@@ -154,12 +155,37 @@ def test_too_little_address_space_is_said(home, kilobytes, engine):
 
 
 def test_more_threads_need_more_address_space(monkeypatch):
-    monkeypatch.setattr(process, "memory_limit", lambda: 8 << 30)
+    monkeypatch.setattr(process, "address_limit", lambda: 8 << 30)
     process.check_memory_limit(8)
     with pytest.raises(UndividedError, match="8,192 MiB"):
         process.check_memory_limit(1024)
-    monkeypatch.setattr(process, "memory_limit", lambda: None)
+    monkeypatch.setattr(process, "address_limit", lambda: None)
     process.check_memory_limit(1024)
+
+
+def test_the_memory_of_a_container_counts(tmp_path, monkeypatch):
+    own = tmp_path / "cgroup"
+    groups = {"2": ("sys/fs/cgroup", "memory.max", ""), "1": ("sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory")}
+    for version, (top, name, controller) in groups.items():
+        home = tmp_path / version
+        inner = home / top / "user" / "job"
+        inner.mkdir(parents=True)
+        own.write_text(f"12:cpu,cpuacct:/x\n3:{controller}:/user/job\n")
+        assert list(process.container_limits(home, own)) == []
+        (inner / name).write_text("max\n")
+        (inner.parent / name).write_text(f"{3 << 30}\n")
+        assert list(process.container_limits(home, own)) == [3 << 30]
+        # Within a container, its own group is mounted at the top.
+        own.write_text(f"3:{controller}:/../elsewhere\n")
+        (home / top / name).write_text(f"{2 << 30}\n")
+        assert 2 << 30 in process.container_limits(home, own)
+    assert list(process.container_limits(tmp_path, tmp_path / "none")) == []
+    assert 0 < process.usable_memory() <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    monkeypatch.setattr(process, "container_limits", lambda: iter([5 << 30]))
+    monkeypatch.setattr(process, "address_limit", lambda: None)
+    assert process.usable_memory() == min(5 << 30, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    monkeypatch.setattr(process, "address_limit", lambda: 4 << 30)
+    assert demand.memory_limit() == 2 << 30
 
 
 @pytest.mark.parametrize(
@@ -179,9 +205,9 @@ def test_too_little_memory_is_said(error):
 
 def test_what_onednn_says_where_memory_is_limited(monkeypatch):
     error = RuntimeError("could not create a primitive")
-    monkeypatch.setattr(process, "memory_limit", lambda: None)
+    monkeypatch.setattr(process, "address_limit", lambda: None)
     assert process.describe_limit(error) is None
-    monkeypatch.setattr(process, "memory_limit", lambda: 2 << 30)
+    monkeypatch.setattr(process, "address_limit", lambda: 2 << 30)
     assert process.describe_limit(error) == ("not enough memory; raise the limit: ulimit -v unlimited", 1)
     assert process.describe_limit(RuntimeError("some bug")) is None
 

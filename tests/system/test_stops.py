@@ -68,6 +68,19 @@ def test_what_was_finished_before_a_stop_signal_is_written(spawn, slow):
     assert not rest or rest.endswith(b"\n")
 
 
+def test_ctrl_c_while_python_ends_prints_no_traceback(python):
+    """A second Ctrl-C, when the command is done and exit functions run."""
+    said = python(
+        "import atexit, os, signal, sys; from undivided.cli import main\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "sys.stderr = sys.stdout; sys.argv = ['undivided', 'score', 'none', 'none']\n"
+        "atexit.register(lambda: (os.kill(os.getpid(), signal.SIGINT), print('quiet')))\n"
+        "main()"
+    )
+    assert said.endswith("quiet\n")
+    assert "KeyboardInterrupt" not in said
+
+
 @pytest.mark.parametrize("attempt", range(4))
 def test_a_reader_that_leaves_early_ends_no_process_by_abort(spawn, model, text, attempt):
     with spawn("translate", model, text, "-q", "--beam-size", "1") as process:

@@ -47,6 +47,54 @@ def test_weights_that_are_no_numbers_are_refused(run, folder, tmp_path, value, w
         assert "Traceback" not in done.err
 
 
+def overflow(folder):
+    """Weights that are finite, and overflow for what `check_computes` does not try: two layers whose values multiply."""
+    tensors = load_file(folder / "model.safetensors")
+    for name, tensor in tensors.items():
+        if tensor.dim() == 2 and "embedding" not in name:
+            tensors[name] = torch.full_like(tensor, 1e20)
+    save_file(tensors, folder / "model.safetensors")
+    manifest.write(folder, json.loads((folder / "manifest.json").read_text())["sha256"])
+
+
+@pytest.mark.parametrize("flags", [[], ["--sample"], ["--beam-size", "1"], ["--no-repeat-ngram", "2"], ["--n-best", "2"]])
+def test_a_search_that_meets_what_is_no_number_is_refused(run, folder, tmp_path, monkeypatch, flags):
+    """Not only the tokens that are tried when weights are read can overflow."""
+    from undivided.artifact import weights
+
+    overflow(folder)
+    monkeypatch.setattr(weights, "check_computes", lambda *_: None)
+    text = write_lines(tmp_path / "in", ["The dog sees a tree today."] * 3)
+    for command in (["translate", folder, text, "--engine", "torch", *flags], ["score", text, text, "--model", folder, *flags]):
+        done = run(*command, "--threads", "1")
+        assert done.code == 2, (command, done.err)
+        assert "not finite" in done.err
+        assert "nan" not in done.out
+
+
+@pytest.mark.parametrize("value", [1e20, 1e30])
+def test_single_stack_models_that_overflow_are_refused(run, tmp_path, value):
+    text = write_lines(tmp_path / "text", ["the dog sees a tree", "a cat likes the house"] * 10)
+    labels = write_lines(tmp_path / "labels", ["up", "down"] * 10)
+    small = ["--model.d_model", "16", "--model.d_ff", "16", "--model.n_heads", "2", "--vocab-size", "280", "--max-steps", "1"]
+    for kind, files, commands in (
+        (
+            "decoder_only",
+            [text],
+            [["generate", "m", "the dog"], ["generate", "m", "the dog", "--sample"], ["score", text, "--model", "m"]],
+        ),
+        ("encoder_only", [text, labels], [["classify", "m", text]]),
+    ):
+        out = tmp_path / kind
+        assert run("train", "--model.kind", kind, "--train", *files, "--out", out, *small, "--threads", "1").code == 0
+        spoil(out, value, "weight")
+        overflow(out)
+        for command in commands:
+            done = run(*(out if each == "m" else each for each in command), "--threads", "1")
+            assert done.code == 2, (command, done.out, done.err)
+            assert "not finite" in done.err
+
+
 def test_weights_that_were_damaged_after_opening_are_refused_when_they_are_read(folder):
     pytest.importorskip("ctranslate2", reason="the extra ctranslate2 is not installed")
     translator = Translator(folder, threads=1)

@@ -5,12 +5,12 @@ Importing this must not import torch.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from undivided.config import Recipe, SearchConfig
 from undivided.config.model import ATTENTIVE, PAIRED
 from undivided.core.errors import InputError
+from undivided.core.process import usable_memory
 
 FLOAT = 4
 """Bytes of a number."""
@@ -23,11 +23,8 @@ LEAST_LIMIT = 1 << 30
 
 
 def memory_limit() -> int:
-    """What a folder may ask for: half of this machine's memory."""
-    try:
-        return max(LEAST_LIMIT, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
-    except (AttributeError, ValueError, OSError):  # Windows has no `sysconf`.
-        return 4 * LEAST_LIMIT
+    """What a folder may ask for: half of the memory that this process may use."""
+    return max(LEAST_LIMIT, (usable_memory() or 8 * LEAST_LIMIT) // 2)
 
 
 def estimate_memory(recipe: Recipe, vocabulary: int, search: SearchConfig, sentences: int = BATCH_ROWS) -> int:

@@ -67,20 +67,19 @@ def open_single_stack(
 
     use_threads(threads)
     chosen = choose_device(device)
-    found = load_single_stack(model, chosen)
+    found = load_single_stack(model, chosen, trust)
     warn_unfinished(model, found.facts, LoggingConsole())
-    if not trust:
-        vocabulary = 0 if found.tokenizer is None else len(found.tokenizer.source)
-        check_demand(model, found.recipe, vocabulary, SearchConfig(beam_size=1, max_extra=1), 1)
     return found, chosen
 
 
-def load_single_stack(folder: str | Path, device: torch.device | None = None) -> SingleStackArtifact:
-    """Read the model folder of a single-stack model."""
-    found = load_any(folder, device)
-    if isinstance(found, SingleStackArtifact):
-        return found
-    raise InputError(f"{folder}: a translator ({found.recipe.model.kind}). Use it with: undivided translate")
+def load_single_stack(folder: str | Path, device: torch.device | None = None, trust: bool = True) -> SingleStackArtifact:
+    """Read the model folder of a single-stack model; without `trust`, what it asks for is checked before its weights are read."""
+    contents = _read_contents(folder)
+    if contents.recipe.model.kind in PAIRED:
+        raise InputError(f"{folder}: a translator ({contents.recipe.model.kind}). Use it with: undivided translate")
+    if not trust:
+        check_demand(folder, contents.recipe, max(contents.sizes, default=0), SearchConfig(beam_size=1, max_extra=1), 1)
+    return _single_stack(contents, device)
 
 
 def load_any(folder: str | Path, device: torch.device | None = None) -> Artifact | SingleStackArtifact:

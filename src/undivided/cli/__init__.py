@@ -81,6 +81,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     code = _run(arguments)
     if arguments is None:
+        # All is done: an impatient Ctrl-C would only interrupt Python's own end, which then prints a traceback.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         end_in_order(code)
     return code
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from undivided.cli.options import add_compute
 from undivided.cli.streams import input_text, open_output
+from undivided.config import CHUNK_LINES
 from undivided.core.console import Console, LimitedWarnings
 from undivided.core.errors import InputError
 
@@ -49,8 +52,8 @@ def run_classify(options: argparse.Namespace) -> None:
     remarks.close()
 
 
-def _classify(classifier: Classifier, name: str) -> list[Class]:
-    """Classify what a file holds; an error names the file."""
+def _classify(classifier: Classifier, name: str) -> Iterator[Class]:
+    """Classify what a file holds, text line by line; an error names the file."""
     where = "stdin" if name == "-" else name
     if classifier.reads_images:
         from undivided.data.images import read_images
@@ -62,10 +65,13 @@ def _classify(classifier: Classifier, name: str) -> list[Class]:
             wanted, given = (f"{c} × {y} × {x}" for c, y, x in (classifier.image_shape, images.shape[1:]))
             if wanted != given:
                 Console().say(f"{name}: made {wanted} (channels × height × width), as in training; it is {given}")
-            return classifier.images(images)
+            yield from classifier.images(images)
+            return
         except InputError as error:
             raise InputError(str(error) if name in str(error) else f"{where}: {error}") from None
     try:
-        return classifier.texts(list(input_text(name)))
+        lines = input_text(name)
+        while chunk := list(islice(lines, CHUNK_LINES)):
+            yield from classifier.texts(chunk)
     except InputError as error:
         raise InputError(str(error) if str(error).startswith(where) else f"{where}: {error}") from None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from undivided.cli.options import add_compute, search_options
 from undivided.cli.streams import input_text, open_output
-from undivided.config import SearchConfig
+from undivided.config import CHUNK_LINES, SearchConfig
 from undivided.config.flags import add_settings
 from undivided.core.errors import InputError
 from undivided.core.process import argument_text
@@ -16,6 +17,10 @@ from undivided.core.process import argument_text
 if TYPE_CHECKING:
     from undivided.inference.generate import Generator
     from undivided.inference.search_settings import SearchChanges
+
+
+MOST_DRAWINGS = 1000
+"""Prompts whose drawings fit into one image."""
 
 
 def add_generate(verbs: Any) -> None:
@@ -46,20 +51,24 @@ def run_generate(options: argparse.Namespace) -> None:
     from undivided.inference.generate import Generator
 
     generator = Generator(options.model, options.device, options.threads, options.trust)
-    prompts = [text for each in options.prompt for text in (input_text("-") if each == "-" else [argument_text(each)])]
+    prompts = (text for each in options.prompt for text in (input_text("-") if each == "-" else [argument_text(each)]))
     if generator.draws:
-        return _draw(generator, prompts, options, search)
-    found = generator.text(prompts, **search)
+        _draw(generator, list(islice(prompts, MOST_DRAWINGS + 1)), options, search)
+        return
+    first = 0
     with open_output(options.output) as out:
-        for row in found:
-            for each in row:
-                out.write(f"{to_one_line(each.text)}\n")
-    return None
+        while chunk := list(islice(prompts, CHUNK_LINES)):
+            for row in generator.text(chunk, first, **search):
+                out.writelines(f"{to_one_line(each.text)}\n" for each in row)
+            out.flush()
+            first += len(chunk)
 
 
 def _draw(generator: Generator, prompts: list[str], options: argparse.Namespace, search: SearchChanges) -> None:
     if Path(options.output).suffix.lower() != ".png":
         raise InputError(f"{options.model} draws images: name a .png file with -o")
+    if not 0 < len(prompts) <= MOST_DRAWINGS:
+        raise InputError(f"from 1 to {MOST_DRAWINGS:,} prompts can be drawn at once")
     from undivided.core.files import write_atomic
     from undivided.data.images import contact_sheet, encode_png
 

@@ -14,10 +14,13 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from undivided.core.errors import InputError
-from undivided.core.locks import make_temporary_folder, remove_abandoned
+from undivided.core.locks import hold_file, make_temporary_folder, remove_abandoned, remove_abandoned_files
 
 MAX_JSON_BYTES = 16 << 20
 """The largest JSON file that is read: a thousand times what we write."""
+
+PART = "undivided-part"
+"""How the names of files end that `open_atomic` has not completed."""
 
 BUILDING = "*.[0-9]*.building"
 """The names that `build_folder` gives its folders until they are complete, as a pattern of the shell."""
@@ -107,7 +110,7 @@ def fsync(path: Path) -> None:
         os.close(handle)
 
 
-def temporary_name(path: Path, suffix: str = "part") -> Path:
+def temporary_name(path: Path, suffix: str) -> Path:
     """Where this process writes what will become `path`: beside it, so that one rename puts it into place."""
     return path.with_name(f"{path.name}.{os.getpid()}.{suffix}")
 
@@ -116,19 +119,32 @@ def temporary_name(path: Path, suffix: str = "part") -> Path:
 def open_atomic(path: Path) -> Iterator[BinaryIO]:
     """Write a file so that at every moment the old or the new one is there, whole and on the disk.
 
-    After an error the old one stays, and nothing else is left behind.
+    After an error the old one stays, and nothing else is left behind; what a killed process left is removed by the next.
     """
-    part = temporary_name(path)
+    remove_abandoned_files(path, PART)
+    part = temporary_name(path, PART)
     try:
-        with create_file(part) as stream:
+        with _create_held(part) as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        part.replace(path)
+            if os.name != "nt":  # While it is held: no other process takes it for an abandoned one.
+                part.replace(path)
+        if os.name == "nt":  # Which renames no open file.
+            part.replace(path)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
     fsync(path.parent)
+
+
+def _create_held(part: Path) -> BinaryIO:
+    """A new file that this process holds until it is closed."""
+    while True:
+        stream = create_file(part)
+        if hold_file(stream, part):
+            return stream
+        stream.close()
 
 
 def write_atomic(path: Path, content: bytes | str) -> None:

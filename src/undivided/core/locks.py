@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from filelock import lock_descriptor
 
@@ -67,3 +69,47 @@ def remove_abandoned(parent: Path, pattern: str) -> None:
             # An empty one may be new and not yet locked.
             if locked and any(folder.iterdir()):
                 shutil.rmtree(folder)
+
+
+def hold_file(stream: BinaryIO, path: Path) -> bool:
+    """Hold a new file until it is closed; whether it still has its name, which another process may have removed before.
+
+    Not on Windows, nor where the file system has no locks: there nobody removes anything.
+    """
+    if os.name == "nt":
+        return True
+    with suppress(OSError):
+        lock_descriptor(stream.fileno())
+    return _has_name(stream.fileno(), path)
+
+
+def remove_abandoned_files(path: Path, suffix: str) -> None:
+    """Remove what killed processes left beside a file, under its name, their number and a suffix: what nobody holds."""
+    names = []
+    if os.name != "nt":
+        with suppress(OSError):
+            names = [name for name in os.listdir(path.parent) if name.startswith(path.name) and name.endswith(suffix)]
+    for name in names:
+        number = name.removeprefix(f"{path.name}.").removesuffix(f".{suffix}")
+        with suppress(OSError):
+            if number.isdecimal():
+                _remove_unless_held(path.with_name(name))
+
+
+def _remove_unless_held(path: Path) -> None:
+    """Remove a plain file that no process holds."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        plain = stat.S_ISREG(os.fstat(handle).st_mode)
+        if plain and lock_descriptor(handle, blocking=False) and _has_name(handle, path):
+            os.unlink(path)
+    finally:
+        os.close(handle)
+
+
+def _has_name(handle: int, path: Path) -> bool:
+    """Whether an open file is the one of that name."""
+    try:
+        return os.path.samestat(os.fstat(handle), os.lstat(path))
+    except FileNotFoundError:
+        return False

@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 from undivided.core.errors import InputError, UndividedError
 
@@ -54,7 +57,7 @@ def argument_text(text: str) -> str:
         raise InputError("the text on the command line is not valid UTF-8") from None
 
 
-def memory_limit() -> int | None:
+def address_limit() -> int | None:
     """The bytes of address space that this process may take (`ulimit -v`); None if there is no limit."""
     try:
         import resource
@@ -64,16 +67,47 @@ def memory_limit() -> int | None:
     return None if limit == resource.RLIM_INFINITY else limit
 
 
+def usable_memory() -> int:
+    """The bytes that this process may use: the machine's memory, what its container or its limits allow; 0 is unknown."""
+    limits = [address_limit(), *container_limits()]
+    with suppress(AttributeError, ValueError, OSError):  # Windows has no `sysconf`.
+        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return min((limit for limit in limits if limit), default=0)
+
+
+def container_limits(root: Path = Path("/"), own: Path = Path("/proc/self/cgroup")) -> Iterator[int]:
+    """The bytes that the control groups of this process allow, its own and those above it: Linux, both versions of cgroups."""
+    try:
+        lines = own.read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, name = line.split(":", 2)
+        if controllers not in ("", "memory") and "memory" not in controllers.split(","):
+            continue
+        top = root / "sys/fs/cgroup" / ("memory" if controllers else "")
+        file = "memory.limit_in_bytes" if controllers else "memory.max"
+        group = top / name.lstrip("/")
+        # In a container the group is mounted at the top, under whatever name the machine has for it.
+        for folder in {top, *(each for each in (group, *group.parents) if each.is_relative_to(top))}:
+            try:
+                text = (folder / file).read_text().strip()
+            except OSError:
+                continue
+            if text.isdigit():
+                yield int(text)
+
+
 def describe_limit(error: Exception) -> tuple[str, int] | None:
     """What oneDNN says where memory is limited and has run out; elsewhere it may mean something else."""
-    if memory_limit() is None or "could not create a primitive" not in str(error):
+    if address_limit() is None or "could not create a primitive" not in str(error):
         return None
     return "not enough memory; raise the limit: ulimit -v unlimited", 1
 
 
 def check_memory_limit(threads: int = 0) -> None:
     """Refuse to start where the libraries cannot be loaded: too little address space ends in aborts that nobody can catch."""
-    limit, needed = memory_limit(), BASE_MEMORY + THREAD_MEMORY * max(threads, os.cpu_count() or 1)
+    limit, needed = address_limit(), BASE_MEMORY + THREAD_MEMORY * max(threads, os.cpu_count() or 1)
     if limit is not None and limit < needed:
         raise UndividedError(
             f"this process may use {limit >> 20:,} MiB of address space (ulimit -v), and needs at least {needed >> 20:,}; "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+import warnings
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,16 +14,22 @@ import numpy as np
 from undivided.core.console import plural
 from undivided.core.errors import InputError
 from undivided.core.files import write_atomic
-from undivided.data.text_files import open_bytes, raw_lines
+from undivided.data.text_files import decompression_errors, open_bytes, raw_lines
 
 MAX_IDX_VALUES = 1 << 30
 """Most values of an IDX file: twenty times the training images of MNIST."""
 
+MAX_IDX_DIMENSIONS = 8
+"""Most dimensions of an IDX file: coloured images have four."""
+
 
 def is_idx(path: str | Path) -> bool:
     """Whether a file, decompressed, starts like an IDX file of bytes."""
-    with open_bytes(path) as stream:
-        return stream.read(3) == b"\0\0\x08"
+    try:
+        with open_bytes(path) as stream:
+            return stream.read(3) == b"\0\0\x08"
+    except decompression_errors() as error:
+        raise InputError(f"{path}: damaged: {error}") from None
 
 
 def read_idx(path: str | Path) -> np.ndarray:
@@ -34,14 +41,20 @@ def read_idx(path: str | Path) -> np.ndarray:
                 raise InputError(f"{path}: not an IDX file of bytes (it does not start with 00 00 08)")
             shape = struct.unpack(f">{head[3]}I", stream.read(4 * head[3]))
             size = math.prod(shape)
-            if size > MAX_IDX_VALUES:
-                raise InputError(f"{path}: damaged or too large: its header announces {size:,} values")
-            content = stream.read(size + 1)
-    except (struct.error, EOFError, OSError, zlib.error) as error:
+            if size > MAX_IDX_VALUES or len(shape) > MAX_IDX_DIMENSIONS:
+                raise InputError(f"{path}: damaged or too large: its header announces {size:,} values in {len(shape)} dimensions")
+            # Not at once: what a header announces takes memory only as far as it is there.
+            values, found = np.empty(size, dtype=np.uint8), 0
+            while read := stream.readinto(values[found:].data) if found < size else 0:  # type: ignore[attr-defined]
+                found += read
+            found += len(stream.read(1))
+    except struct.error as error:
         raise InputError(f"{path}: damaged: {error}") from None
-    if len(content) != size:
-        raise InputError(f"{path}: damaged: its header announces {size:,} values, but it has {len(content):,} or more")
-    return np.frombuffer(content, dtype=np.uint8).reshape(shape)
+    except decompression_errors() as error:
+        raise InputError(f"{path}: damaged: {error}") from None
+    if found != size:
+        raise InputError(f"{path}: damaged: its header announces {size:,} values, but it has {found:,} or more")
+    return values.reshape(shape)
 
 
 def write_idx(path: str | Path, values: np.ndarray) -> None:
@@ -62,18 +75,24 @@ def read_images(path: str | Path) -> np.ndarray:
 
 def _read_image_file(path: str | Path) -> np.ndarray:
     try:
-        from PIL import Image, UnidentifiedImageError
+        from PIL import Image
     except ImportError:
         raise InputError(f"{path}: image files need Pillow: pip install pillow; IDX files need none") from None
     try:
-        with Image.open(path) as image:
+        with warnings.catch_warnings():
+            # Pillow warns of pictures that are larger than it likes; we count their pixels below.
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            image = Image.open(path)
+        with image:
             if image.width * image.height > 1 << 24:
                 raise InputError(f"{path}: {image.width} × {image.height} pixels; at most 2²⁴ pixels are supported")
             grey = image.mode in ("1", "L", "LA", "I;16")
             values = np.asarray(image.convert("L" if grey else "RGB"))
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
-    except (UnidentifiedImageError, OSError, ValueError) as error:
+    except (InputError, MemoryError):
+        raise
+    except Exception as error:  # Pillow's readers of formats raise whatever comes of damaged files.
         raise InputError(f"{path}: cannot be read as an image: {error}") from None
     return values[None, None] if grey else values.transpose(2, 0, 1)[None]
 

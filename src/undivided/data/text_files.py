@@ -123,7 +123,7 @@ def raw_lines(path: str | Path, encoding: str = "") -> Iterator[bytes]:
                 yield line
         except UnicodeError as error:
             raise InputError(f"{path}: not valid {encoding or 'UTF-16'} after line {number:,}: {error}") from None
-        except _decompression_errors() as error:
+        except decompression_errors() as error:
             raise InputError(f"{path}: damaged after line {number}: {error}") from None
 
 
@@ -160,10 +160,20 @@ NOT_UTF8 = b"\xff"
 """A byte that no UTF-8 has."""
 
 
+MAX_HELD_BYTES = 512 << 20
+"""Most memory of the lines of a file that is held as a whole; a few kilobytes that are compressed can be far more."""
+
+LINE_COST = 64
+"""Bytes that a line takes beside its text."""
+
+
 def read_lines(path: str | Path, encoding: str = "") -> list[str]:
-    """The lines of a text file; an error names the bad line."""
-    lines = []
+    """The lines of a text file, which must fit into memory; an error names the bad line."""
+    lines, held = [], 0
     for number, line in enumerate(raw_lines(path, encoding), 1):
+        held += len(line) + LINE_COST
+        if held > MAX_HELD_BYTES:
+            raise too_much_text(path, number)
         if len(line) > MAX_LINE_BYTES:
             raise line_too_long(path, number)
         try:
@@ -201,6 +211,11 @@ def is_no_text(line: bytes) -> bool:
     return 4 * line.count(b"\0") > len(line) > 1
 
 
+def too_much_text(path: str | Path, number: int) -> InputError:
+    """The error for a text that is held in memory and has more than that many lines of its kind."""
+    return InputError(f"{path}: too large to be held in memory: more than {MAX_HELD_BYTES:,} bytes up to line {number:,}; split it")
+
+
 def nul_character(name: str | Path, number: int) -> InputError:
     """The error for a line with a NUL character."""
     return InputError(
@@ -218,7 +233,7 @@ def strip_bom(lines: Iterable[bytes]) -> Iterator[bytes]:
     return (line.removeprefix(BYTE_ORDER_MARK) if number == 0 else line for number, line in enumerate(lines))
 
 
-def _decompression_errors() -> tuple[type[Exception], ...]:
+def decompression_errors() -> tuple[type[Exception], ...]:
     """What the decompressors raise on a damaged file."""
     import lzma
     import zlib

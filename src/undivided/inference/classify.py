@@ -15,6 +15,7 @@ from undivided.core.errors import InputError
 from undivided.core.ids import BOS, EOS, PAD
 from undivided.data.batches import pad_rows
 from undivided.data.images import fit_images
+from undivided.inference.hypothesis import NotFinite
 from undivided.models import EncoderOnly, Vision
 
 BATCH = 64
@@ -82,10 +83,8 @@ class Classifier:
 
     def images(self, images: np.ndarray) -> list[Class]:
         """The class of each image `N C Y X`, bytes; images of another size or other colours are made like those of training."""
-        images = fit_images(images, *self.image_shape)
-        return [
-            each for at in range(0, len(images), BATCH) for each in self._to_classes(self._image_logits(images[at : at + BATCH]))
-        ]
+        batches = (fit_images(images[at : at + BATCH], *self.image_shape) for at in range(0, len(images), BATCH))
+        return [each for batch in batches for each in self._to_classes(self._image_logits(batch))]
 
     def _text_logits(self, rows: Sequence[Sequence[int]]) -> Tensor:
         tokens = pad_rows(rows).to(self.device)
@@ -99,6 +98,8 @@ class Classifier:
 
     def _to_classes(self, logits: Tensor) -> Iterator[Class]:
         probabilities, places = logits.float().softmax(dim=-1).max(dim=-1)
+        if bool(probabilities.isnan().any()):
+            raise NotFinite
         for place, probability in zip(places.tolist(), probabilities.tolist(), strict=True):
             yield Class(self.classes[place], probability)
 

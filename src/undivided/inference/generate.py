@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Unpack
@@ -18,6 +17,7 @@ from undivided.config.settings import suggest
 from undivided.core.errors import InputError
 from undivided.core.ids import BOS, EOS, PAD
 from undivided.data.subwords import Subwords
+from undivided.inference.hypothesis import NotFinite, to_perplexity
 from undivided.inference.search import continue_prompts, draw_tokens, uniform_numbers
 from undivided.inference.search_settings import SearchChanges, change_search, check_n_best
 from undivided.models import DecoderOnly, Drawing
@@ -60,18 +60,22 @@ class Generator:
             check_demand(self._checked, self.artifact.recipe, vocabulary, config, 1 if changes else BATCH_ROWS)
         return config
 
-    def text(self, prompts: Sequence[str], **changes: Unpack[SearchChanges]) -> list[list[Continuation]]:
-        """The n best, or sampled, continuations of each prompt."""
+    def text(self, prompts: Sequence[str], first: int = 0, **changes: Unpack[SearchChanges]) -> list[list[Continuation]]:
+        """The n best, or sampled, continuations of each prompt; `first` is the number of prompts before these."""
         config, model = self.search_config(**changes), self.model
         if not isinstance(model, DecoderOnly):
             raise InputError("this model draws images; name a file for the image with -o")
         subwords, context = self.artifact.text.source, self.artifact.recipe.data.max_length
         rows = [row[:-1] for row in subwords.encode(prompts)]
-        over = [f"prompt {number} has {len(row):,}" for number, row in enumerate(rows, 1) if len(row) >= context]
+        over = [f"prompt {number} has {len(row):,}" for number, row in enumerate(rows, first + 1) if len(row) >= context]
         if over:
             raise InputError(f"{'; '.join(over)} subwords, but the context of this model has {context:,}; shorten the prompt")
-        limits = torch.tensor([min(context, len(row) + config.max_extra) for row in rows], device=self.device)
-        found = continue_prompts(model, model.start(len(rows)), rows, config, limits)
+        size = max(1, BATCH_ROWS // (config.n_best if config.sample else config.beam_size))
+        found = []
+        for at in range(0, len(rows), size):
+            some, keys = rows[at : at + size], range(first + at, first + len(rows))[:size]
+            limits = torch.tensor([min(context, len(row) + config.max_extra) for row in some], device=self.device)
+            found += continue_prompts(model, model.start(len(some)), some, config, limits, keys)
         return [[Continuation(subwords.decode([each.tokens])[0], each.score, each.finished) for each in row] for row in found]
 
     def perplexity(self, lines: Sequence[str]) -> float:
@@ -115,7 +119,7 @@ def to_streams(rows: Sequence[np.ndarray], config: DataConfig) -> list[np.ndarra
 def stream_perplexity(model: DecoderOnly, rows: Sequence[np.ndarray], config: DataConfig, device: torch.device) -> float:
     """Perplexity of lines of ids, for each token."""
     total = sum(stream_likelihood(model, text, config.max_length, device) for text in to_streams(rows, config))
-    return math.exp(-total / sum(map(len, rows)))
+    return to_perplexity(total, sum(map(len, rows)))
 
 
 def stream_likelihood(model: DecoderOnly, stream: np.ndarray, context: int, device: torch.device) -> float:
@@ -161,6 +165,8 @@ def _sample_codes(model: Drawing, texts: Tensor, config: SearchConfig) -> Tensor
     codes: list[Tensor] = []
     while True:
         scores = logits[:, :, model.vocabulary :].float().log_softmax(dim=-1)
+        if bool(scores.isnan().any()):
+            raise NotFinite
         codes.append(draw_tokens(scores, chance[:, :, len(codes)], config))
         if len(codes) == places:
             return torch.cat(codes, dim=1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -19,6 +18,7 @@ from undivided.data.images import read_images, read_labels
 from undivided.data.text_files import read_lines
 from undivided.inference.classify import Classifier
 from undivided.inference.generate import Generator
+from undivided.inference.hypothesis import to_perplexity
 from undivided.inference.translator import Translator
 
 
@@ -190,4 +190,4 @@ def moses_bleu(hypotheses: Sequence[str], references: Sequence[str], lang: str) 
 def perplexity(translator: Translator, sources: Sequence[str], targets: Sequence[str]) -> float:
     """exp of the mean negative log-likelihood of a target token, end symbols included."""
     rows = translator.score(sources, targets)
-    return math.exp(-sum(map(sum, rows)) / max(1, sum(map(len, rows))))
+    return to_perplexity(sum(map(sum, rows)), sum(map(len, rows)))

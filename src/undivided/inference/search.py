@@ -15,7 +15,7 @@ from undivided.config import SearchConfig
 from undivided.core.ids import BOS, EOS, PAD, UNK
 from undivided.core.random import random_bits
 from undivided.data.batches import make_batch, pad_rows
-from undivided.inference.hypothesis import Hypothesis, length_penalty
+from undivided.inference.hypothesis import Hypothesis, NotFinite, length_penalty
 from undivided.models import DecoderState, Seq2Seq
 from undivided.nn import backend
 
@@ -62,10 +62,19 @@ def search(
     with torch.inference_mode():
         if config.sample:
             state, limits, forced = start_search(model, sources, config, device, prefixes)
-            return _sample(model, state, limits, forced, config, keys if keys is not None else range(len(sources)))
+            return check_found(_sample(model, state, limits, forced, config, keys if keys is not None else range(len(sources))))
+        may_fail = constraint is not None
         if config.no_repeat_ngram:
             constraint = block_repeats(config.no_repeat_ngram, len(model.output_weight), constraint)
-        return start_beam_search(model, sources, config, device, prefixes, on_step, constraint).run()
+        return check_found(start_beam_search(model, sources, config, device, prefixes, on_step, constraint).run(), may_fail)
+
+
+def check_found(found: list[list[Hypothesis]], may_fail: bool = False) -> list[list[Hypothesis]]:
+    """What a search has found, unless the model overflowed: then a row has nothing, or a hypothesis has no probability."""
+    for row in found:
+        if not (row or may_fail) or any(math.isnan(each.log_probability) for each in row):
+            raise NotFinite
+    return found
 
 
 def block_repeats(size: int, vocabulary: int, constraint: Constraint | None = None) -> Constraint:
@@ -85,14 +94,19 @@ def block_repeats(size: int, vocabulary: int, constraint: Constraint | None = No
 
 
 def continue_prompts(
-    model: StepDecoder, state: DecoderState, prompts: Sequence[Sequence[int]], config: SearchConfig, limits: Tensor
+    model: StepDecoder,
+    state: DecoderState,
+    prompts: Sequence[Sequence[int]],
+    config: SearchConfig,
+    limits: Tensor,
+    keys: Sequence[int],
 ) -> list[list[Hypothesis]]:
     """The n best continuations of each prompt, prompt included, from the state before the first token."""
     with torch.inference_mode():
         forced = _pad_prefixes(prompts, limits)
         if config.sample:
-            return _sample(model, state, limits, forced, config, range(len(prompts)))
-        return BeamSearch(model, state, limits, forced, config).run()
+            return check_found(_sample(model, state, limits, forced, config, keys))
+        return check_found(BeamSearch(model, state, limits, forced, config).run())
 
 
 def start_beam_search(

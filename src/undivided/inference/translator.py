@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -20,7 +21,7 @@ from undivided.formats.terms import Glossary
 from undivided.inference.chunks import prefetch
 from undivided.inference.engines.choice import choose_engine
 from undivided.inference.engines.contract import Engine, batch_by_length
-from undivided.inference.hypothesis import Hypothesis
+from undivided.inference.hypothesis import Hypothesis, NotFinite
 from undivided.inference.loops import BLOCKED
 from undivided.inference.pieces import Limits, line_limits
 from undivided.inference.requests import LineCounter, NumberedChunk, Request, number_chunks
@@ -194,6 +195,8 @@ class Translator:
         result: list[list[float]] = [[] for _ in src]
         for batch in batch_by_length([max(len(s), len(t)) for s, t in zip(src, tgt, strict=True)], beams=4):
             rows = forced_scores(self.artifact.model, [src[i] for i in batch], [tgt[i] for i in batch], self.device)
+            if any(math.isnan(each) for row in rows for each in row):
+                raise NotFinite
             for index, row in zip(batch, rows, strict=True):
                 result[index] = row
         return result

@@ -99,7 +99,7 @@ class Trainer:
         while not self._is_finished():
             self.advance(plans)
             self.console.status(self._status_line())
-            if self.state.skipped >= self.config.max_skipped or (self._is_save_due() and not self.run.is_finite()):
+            if self.state.skipped >= self.config.max_skipped or (self._is_use_due() and not self.run.is_finite()):
                 self._roll_back()
                 plans = self.task.stream.plans()
                 continue
@@ -132,6 +132,10 @@ class Trainer:
         """Whether a checkpoint is written after this step."""
         best = self.config.keep_best and self.state.best_step == self.state.step
         return self.state.step % self.config.save_every == 0 or best or self._is_finished()
+
+    def _is_use_due(self) -> bool:
+        """Whether the weights are saved or validated after this step."""
+        return self._is_save_due() or self.state.step % self.config.validate_every == 0
 
     def _probe_memory(self) -> None:
         """Try the batch that needs the most memory before any step, and remember the start of a run without checkpoint."""

@@ -215,3 +215,29 @@ def test_a_folder_is_on_the_disk_before_it_takes_its_name(tmp_path, monkeypatch)
     assert ("part", False) in synced
     assert (building.name, False) in synced
     assert synced[-1] == (tmp_path.name, True)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows removes nothing")
+def test_the_part_of_a_killed_process_is_removed_by_the_next_that_writes_there(tmp_path):
+    out = tmp_path / "o[ut].txt"
+    code = (
+        "import os, signal, sys; from pathlib import Path; from undivided.core.files import open_atomic\n"
+        "with open_atomic(Path(sys.argv[1])) as stream:\n"
+        "    stream.write(b'half' * int(sys.argv[2])); stream.flush(); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    for size in ("0", "1"):  # Killed before and after something was written.
+        subprocess.run([sys.executable, "-c", code, str(out), size], env=environment(), check=False)
+        assert len(list(tmp_path.iterdir())) == 1
+    mine = tmp_path / "o[ut].txt.7.part"
+    mine.write_text("not ours")
+    (tmp_path / "precious").write_text("mine")
+    (tmp_path / "o[ut].txt.8.undivided-part").symlink_to(tmp_path / "precious")
+    with open_atomic(out) as held:
+        held.write(b"new")
+        with open_atomic(tmp_path / "other") as stream:
+            stream.write(b"other")
+        files.remove_abandoned_files(out, files.PART)
+    assert out.read_bytes() == b"new"
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        ["o[ut].txt", "o[ut].txt.7.part", "o[ut].txt.8.undivided-part", "other", "precious"]
+    )

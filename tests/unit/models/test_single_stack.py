@@ -62,7 +62,7 @@ def test_a_decoder_sees_nothing_that_comes_later():
 def test_greedy_writing_with_cache_equals_writing_without():
     model, prompts = decoder(norm="pre"), [[5, 6, 7], [8]]
     config = SearchConfig(beam_size=1, max_extra=10)
-    found = continue_prompts(model, model.start(2), prompts, config, torch.tensor([12, 12]))
+    found = continue_prompts(model, model.start(2), prompts, config, torch.tensor([12, 12]), [0, 1])
     for prompt, (best,) in zip(prompts, found):
         row = [BOS, *prompt]
         while len(row) - 1 < 12:

@@ -30,6 +30,11 @@ AHEAD = 4
 """Batches of a search that are submitted at once, for each worker."""
 
 
+PLANNED_WORKERS = 4
+"""Workers that batches are cut for, however many there are: sums in batches of another size are rounded differently, and in a
+rare line that decides."""
+
+
 class _Submitted(NamedTuple):
     """A batch at work: indices of its sources, the most tokens of each translation, and where each will be."""
 
@@ -86,7 +91,7 @@ class CTranslate2Engine:
             yield from self.reference.search(sources, config, prefixes, keys)
             return
         waiting: deque[_Submitted] = deque()
-        batches = batch_by_length([len(row) for row in sources], config.beam_size, self.translator.num_translators)
+        batches = batch_by_length([len(row) for row in sources], config.beam_size, PLANNED_WORKERS)
         try:
             for batch in batches:
                 if len(waiting) >= AHEAD * self.translator.num_translators:

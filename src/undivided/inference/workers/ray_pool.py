@@ -7,7 +7,7 @@ import os
 from collections import deque
 from typing import Any
 
-from undivided.core.errors import InputError
+from undivided.core.errors import InputError, UndividedError
 from undivided.inference.workers.process_pool import Event
 from undivided.inference.workers.shards import Job, Shard, as_json
 from undivided.inference.workers.worker import Worker, attempt
@@ -91,4 +91,8 @@ def connect_ray(address: str, processors: int) -> Any:
             ray.init(address=address, **common)
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise InputError(f"--ray {address}: cannot be reached: {error}") from None
+    except Exception as error:
+        # A cluster that does not come up in time, on a busy machine, is a bare Exception of Ray's.
+        ray.shutdown()
+        raise UndividedError(f"--ray {address}: Ray did not start: {error}") from None
     return ray

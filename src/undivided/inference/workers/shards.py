@@ -18,7 +18,7 @@ from undivided.config import CHUNK_LINES
 from undivided.config.settings import in_words
 from undivided.core.console import plural
 from undivided.core.errors import InputError
-from undivided.core.files import read_json, sha256_of, write_atomic
+from undivided.core.files import PART, read_json, sha256_of, write_atomic
 from undivided.data.text_files import BYTE_ORDER_MARK, MAX_LINE_BYTES, is_no_text, line_too_long, nul_character, split_lines
 from undivided.inference.search_settings import SearchChanges
 
@@ -165,7 +165,7 @@ class ShardPlan:
     def start(self) -> None:
         """Write the plan into the folder, or check that the one there is the same."""
         path = self.folder / "plan.json"
-        for leftover in [*self.folder.glob("*.part"), *self.folder.glob("*.building")]:
+        for leftover in [*self.folder.glob(f"*.{PART}"), *self.folder.glob("*.building")]:
             leftover.unlink()
         if not path.exists():
             write_atomic(path, json.dumps(self.settings, indent=2).encode())
