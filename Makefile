@@ -76,6 +76,9 @@ prove-formats: .venv/installed-dev
 prove-protection: .venv/installed-dev
 	$(BIN)/python benchmarks/protection.py
 
+prove-adversary: .venv/installed-dev
+	$(BIN)/python benchmarks/adversary.py
+
 prove-import: .venv/installed-dev
 	$(BIN)/python benchmarks/imports.py
 
