@@ -3,6 +3,8 @@
 import dataclasses
 import io
 import random
+import shutil
+import subprocess
 import time
 import unicodedata
 
@@ -276,6 +278,39 @@ def test_what_is_changed_changes_what_pytorch_would(engine, trained):
     assert min(unmasked["data"]) > 0
 
 
+def test_one_head_step_by_step(engine, trained):
+    """q, k, v, scores and weights of one head, the sums around it, and the prediction: those of PyTorch."""
+    ask = engine(trained)
+    seen, model = look(trained, LINES[0]), trained.recipe.model
+    ask("look", text=LINES[0], settings=settings(trained.recipe.search))
+    src, tgt = [token.id for token in seen.source], [token.id for token in seen.tgt_out]
+    theirs = record_torch(trained, src, tgt)
+    width, head, place = model.key_width, 1, 2
+    for use, name in (("encoder", "encoder.0.self"), ("decoder", "decoder.0.self"), ("cross", "decoder.0.cross")):
+        [[_, trace]] = ask("trace", use=use, layer=0, head=head, position=place)
+        queries = theirs[f"{name}.qkv" if use != "cross" else f"{name}.queries"]
+        query = queries[place, head * width : (head + 1) * width]
+        assert trace["query"] == pytest.approx(query.tolist(), abs=1e-4)
+        assert trace["dots"] == pytest.approx((np.array(trace["keys"]) @ query).tolist(), abs=1e-3)
+        allowed = [column <= place or use != "decoder" for column in range(len(trace["dots"]))]
+        assert trace["allowed"] == allowed
+        scores = torch.tensor(trace["dots"]) / width**0.5
+        weights = scores.masked_fill(~torch.tensor(allowed), -torch.inf).softmax(dim=0)
+        assert trace["weights"] == pytest.approx(weights.tolist(), abs=1e-4)
+        assert trace["weights"] == pytest.approx(seen.attention(use)[0, head, place].tolist(), abs=1e-4)
+        assert trace["headOut"] == pytest.approx((weights.numpy() @ np.array(trace["values"])).tolist(), abs=1e-4)
+        assert trace["result"] == pytest.approx(theirs[f"{name}.result"][place].tolist(), abs=1e-4)
+        assert trace["feed"]["result"] == pytest.approx(theirs[f"{name.split('.')[0]}.0.feed.result"][place].tolist(), abs=1e-4)
+        normed = np.array(trace["x"] if model.norm == "pre" else trace["sum"])
+        assert trace["moments"] == pytest.approx({"mean": normed.mean(), "deviation": (normed.var() + 1e-5) ** 0.5}, abs=1e-4)
+    best = [each.probability for each in seen.steps[place].candidates]
+    assert [each["probability"] for each in trace["end"]["likely"][:10]] == pytest.approx(best, abs=1e-4)
+    [[_, stream]] = ask("stream", stack="decoder", position=place)
+    assert stream["points"][-1]["vector"] == pytest.approx(
+        theirs[f"decoder.{model.decoder_layers - 1}.feed.result"][place].tolist(), abs=1e-4
+    )
+
+
 @pytest.mark.parametrize(("stored", "close"), [("float32", 1e-4), ("float16", 0.05), ("int8", 1.0)])
 def test_weights_in_fewer_bits_are_close(engine, trained, stored, close):
     parts = dict(engine(trained, stored)("look", text=LINES[0], settings=settings(trained.recipe.search)))
@@ -328,3 +363,70 @@ def test_switches_change_the_translation_and_can_be_taken_back(show, trained):
     wait_for_translation(tab, seen.translation)
     assert tab.locator(".sentence.own").is_hidden()
     assert tab.locator(".changed .chip").count() == 0
+
+
+def percent(value):
+    return f"{100 * value:.0f} %" if value >= 0.0995 else f"{100 * value:.1f} %" if value >= 0.00095 else "< 0.1 %"
+
+
+def test_a_box_of_the_picture_leads_to_its_numbers(show, trained):
+    tab = show(render_live(trained, LINES[0], "float32"))
+    seen = look(trained, LINES[0])
+    tab.wait_for_selector("[data-step=end]")
+    tab.locator(".box[data-name=encoder]").focus()
+    tab.keyboard.press("Enter")
+    tab.locator(".one-head .controls fieldset").nth(2).locator("input[value='1']").check(force=True)
+    tab.locator(".one-head .controls fieldset").nth(1).locator("input[value='0']").check(force=True)
+    wait_for(tab, ".one-head .keys tbody td:nth-child(6)", [percent(weight) for weight in seen.encoder[0, 1, 0]])
+    assert tab.locator(".one-head [data-step=end] .bars").count() == 0
+    tab.locator(".box[data-name=decoder-feed]").click()
+    tab.wait_for_selector(".one-head [data-step=end] .bars")
+    strip = tab.locator("[data-step=hidden] canvas.strip")
+    strip.focus()
+    tab.keyboard.press("ArrowRight")
+    assert tab.locator("[data-step=hidden] output").text_content().startswith("2: ")
+    tab.locator("[data-step=hidden] summary").click()
+    numbers = tab.locator("[data-step=hidden] .strip-numbers").text_content().split()
+    assert len(numbers) == trained.recipe.model.d_ff
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_in_korean_and_back_at_every_width(show, trained, width, dark):
+    tab = show(render_live(trained, LINES[0]), width, dark)
+    tab.wait_for_selector(".part:last-child .heat")
+    english = tab.locator("nav").text_content()
+    tab.locator(".top-line input[value=ko]").check(force=True)
+    tab.wait_for_selector(".part:last-child .heat")
+    assert tab.locator("html").get_attribute("lang") == "ko"
+    assert "어텐션" in tab.locator("nav").text_content()
+    assert tab.evaluate("document.activeElement.value") == "ko"
+    assert tab.locator("#live-text").input_value() == LINES[0]
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    tab.locator(".top-line input[value=en]").check(force=True)
+    assert tab.locator("nav").text_content() == english
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory):
+    """The text of axe-core, which finds what shuts people out."""
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("the accessibility test needs npm, which is not installed")
+    home = tmp_path_factory.mktemp("axe")
+    command = [npm, "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(home), "axe-core@4.14.0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    if done.returncode:
+        pytest.skip(f"axe-core could not be installed: {done.stderr.strip()[-200:]}")
+    return (home / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("width", "dark", "language"), [(1280, False, "en"), (390, True, "ko")])
+def test_axe_finds_nothing_serious(show, trained, axe, width, dark, language):
+    tab = show(render_live(trained, LINES[0]), width, dark)
+    tab.locator(f".top-line input[value={language}]").check(force=True)
+    tab.wait_for_selector(".part:last-child .heat")
+    tab.wait_for_selector("[data-step=end]")
+    tab.evaluate(f"{axe}; 0")
+    found = tab.evaluate("async () => (await axe.run(document, { resultTypes: ['violations'] })).violations")
+    assert [(each["id"], each["nodes"][0]["html"][:120]) for each in found if each["impact"] in ("serious", "critical")] == []

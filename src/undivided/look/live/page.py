@@ -26,7 +26,7 @@ ENGINE = (
 )  # fmt: skip
 """The modules of the worker, each after those that it imports."""
 
-LIVE = ("client.js", "changes.js", "walk.js", "app.js")
+LIVE = ("client.js", "changes.js", "strip.js", "head.js", "stream.js", "figure.js", "walk.js", "app.js")
 """The modules of the live page, each after those that it imports and after those of the page that is not live."""
 
 SEARCH = ("beam_size", "length_penalty", "length_norm", "max_extra", "no_repeat_ngram", "temperature")

@@ -6,9 +6,10 @@ import { card, choice, h } from "./dom.js";
 import { heatMap } from "./heat.js";
 import { linesView } from "./lines.js";
 import { multiplesView } from "./multiples.js";
+import { say } from "./words.js";
 
 export function attentionSection(store, data) {
-  if (!data.useNames.length) return card("No attention", data.remark);
+  if (!data.useNames.length) return card(say("No attention"), say(data.remark));
   let cachedFor = "";
   let mean = null;
   // The mean weights of the chosen heads.
@@ -20,13 +21,13 @@ export function attentionSection(store, data) {
     return mean;
   }
 
-  const heat = heatMap(store, "attention weights: rows attend to columns", (row, column) => {
+  const heat = heatMap(store, say("attention weights: rows attend to columns"), (row, column) => {
     store.set({ hover: row >= 0 ? { side: "row", index: row } : column >= 0 ? { side: "column", index: column } : null });
   });
   const title = h("h3", {});
   store.on(["use", "layer", "heads"], ({ use, layer, heads }) => {
-    const which = heads.length === 1 ? `head ${heads[0] + 1}` : `mean of ${heads.length} heads`;
-    title.textContent = `Weights: ${data.uses[use]}, layer ${layer + 1}, ${which}`;
+    const which = headsName(heads);
+    title.textContent = say("Weights: {use}, layer {layer}, {which}", { use: say(data.uses[use]), layer: layer + 1, which });
   });
   store.on(["use", "layer", "heads", "palette"], ({ use, palette }) => {
     const masked = (row, column) => data.masked(use, row, column);
@@ -41,20 +42,25 @@ export function attentionSection(store, data) {
     "div",
     { class: "attention" },
     controls(store, data),
-    data.remark ? h("p", { class: "note" }, data.remark) : null,
+    data.remark ? h("p", { class: "note" }, say(data.remark)) : null,
     h(
       "div",
       { class: "columns" },
-      card("Who attends to whom", null, linesView(store, data, selectedWeights)),
-      card("All heads", "One row per layer, one column per head. In each picture, rows attend to columns. Click one to show it alone.", multiplesView(store, data), legend(store)),
+      card(say("Who attends to whom"), null, linesView(store, data, selectedWeights)),
+      card(say("All heads"), say("One row per layer, one column per head. In each picture, rows attend to columns. Click one to show it alone."), multiplesView(store, data), legend(store)),
     ),
-    h("section", { class: "card" }, title, h("p", { class: "note" }, "Every row sums to 1. Hatched cells are masked."), heat.element),
+    h("section", { class: "card" }, title, h("p", { class: "note" }, say("Every row sums to 1. Hatched cells are masked.")), heat.element),
   );
 }
 
+// `head 3`, or `mean of 4 heads`.
+export function headsName(heads) {
+  return heads.length === 1 ? say("head {head}", { head: heads[0] + 1 }) : say("mean of {count} heads", { count: heads.length });
+}
+
 function controls(store, data) {
-  const names = { encoder: "Encoder self", decoder: "Decoder self", cross: "Encoder–decoder" };
-  const uses = choice("Attention", data.useNames.map((use) => [use, names[use]]), store.values.use, (use) => {
+  const names = { encoder: say("Encoder self"), decoder: say("Decoder self"), cross: say("Encoder–decoder") };
+  const uses = choice(say("Attention"), data.useNames.map((use) => [use, names[use]]), store.values.use, (use) => {
     const [layers, heads] = data.attention[use].shape;
     const { layer, heads: before } = store.values;
     const kept = before.filter((head) => head < heads);
@@ -62,7 +68,7 @@ function controls(store, data) {
   });
   const most = (dimension) => Math.max(...data.useNames.map((use) => data.attention[use].shape[dimension]));
   const options = Array.from({ length: most(0) }, (_, number) => [number, String(number + 1)]);
-  const layers = choice("Layer", options, store.values.layer, (layer) => store.set({ layer }));
+  const layers = choice(say("Layer"), options, store.values.layer, (layer) => store.set({ layer }));
   const heads = headChoice(store, data, most(1));
   store.on(["use"], ({ use }) => {
     uses.show(use);
@@ -96,8 +102,8 @@ function headChoice(store, data, most) {
     }
   }
   store.on(["use", "heads", "palette"], show);
-  const all = h("button", { type: "button", class: "small", onclick: chooseAll }, "all");
-  return h("fieldset", { class: "choice heads" }, h("legend", {}, "Heads"), ...boxes.map((box) => box.element), all);
+  const all = h("button", { type: "button", class: "small", onclick: chooseAll }, say("all"));
+  return h("fieldset", { class: "choice heads" }, h("legend", {}, say("Heads")), ...boxes.map((box) => box.element), all);
 }
 
 function legend(store) {
@@ -110,5 +116,5 @@ function legend(store) {
       cell.style.color = palette.ink(shade);
     });
   });
-  return h("div", { class: "legend", role: "img", "aria-label": "colour scale from weight 0 to 1" }, ...cells);
+  return h("div", { class: "legend", role: "img", "aria-label": say("colour scale from weight 0 to 1") }, ...cells);
 }

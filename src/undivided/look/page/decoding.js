@@ -1,38 +1,44 @@
 // Decoding step by step: tokens read and masked, candidates, attribution, and the tree of beam search.
 
+import { headsName } from "./attention.js";
 import { css } from "./colour.js";
 import { matrix, meanMatrix } from "./data.js";
 import { card, choice, h, percent, quoted, short, tokenElement } from "./dom.js";
 import { treeView } from "./tree.js";
+import { say, sayParts } from "./words.js";
 
 export function decodingSection(store, data) {
   const cards = [
-    card("Candidates", "The most likely next tokens at this step.", candidates(store, data)),
+    card(say("Candidates"), say("The most likely next tokens at this step."), candidates(store, data)),
     lensCard(store, data),
-    card("Attribution", null, attribution(store, data)),
+    card(say("Attribution"), null, attribution(store, data)),
   ];
-  const own = data.forced ? "The translation was given; this is the search for the model's own." : null;
-  const tree = card("Beam tree", own ?? `Beam size ${data.facts.beam_size}: at each step the best partial translations are kept.`, treeView(store, data));
+  const own = data.forced ? say("The translation was given; this is the search for the model's own.") : null;
+  const tree = card(say("Beam tree"), own ?? say("Beam size {size}: at each step the best partial translations are kept.", { size: data.facts.beam_size }), treeView(store, data));
   return h("div", { class: "decoding" }, stepper(store, data), h("div", { class: "columns three" }, ...cards.filter(Boolean)), tree);
 }
 
 function stepper(store, data) {
   const last = data.steps.length - 1;
-  const slider = h("input", { type: "range", min: "1", max: String(last + 1), "aria-label": "step", oninput: () => store.set({ step: Number(slider.value) - 1 }) });
+  const slider = h("input", { type: "range", min: "1", max: String(last + 1), "aria-label": say("step"), oninput: () => store.set({ step: Number(slider.value) - 1 }) });
   const move = (by) => store.set({ step: Math.max(0, Math.min(last, store.values.step + by)) });
-  const previous = h("button", { type: "button", "aria-label": "previous step", onclick: () => move(-1) }, "‹");
-  const next = h("button", { type: "button", "aria-label": "next step", onclick: () => move(1) }, "›");
+  const previous = h("button", { type: "button", "aria-label": say("previous step"), onclick: () => move(-1) }, "‹");
+  const next = h("button", { type: "button", "aria-label": say("next step"), onclick: () => move(1) }, "›");
   const status = h("p", { class: "status", "aria-live": "polite" });
   const strip = stripTable(store, data);
   store.on(["step"], ({ step }) => {
     const now = data.steps[step];
     slider.value = String(step + 1);
-    slider.setAttribute("aria-valuetext", `step ${step + 1} of ${last + 1}`);
+    slider.setAttribute("aria-valuetext", say("step {step} of {last}", { step: step + 1, last: last + 1 }));
     [previous.disabled, next.disabled] = [step === 0, step === last];
-    const rank = now.rank === 1 ? "the most likely token" : `rank ${now.rank}`;
-    status.replaceChildren(`Step ${step + 1} of ${last + 1}: reads `, quoted(now.read.piece), ", writes ", quoted(now.written.piece), ` with probability ${percent(now.probability)}, ${rank}.`);
+    const rank = now.rank === 1 ? say("the most likely token") : say("rank {rank}", { rank: now.rank });
+    status.replaceChildren(
+      ...sayParts("Step {step} of {last}: reads {read}, writes {written} with probability {probability}, {rank}.", {
+        step: String(step + 1), last: String(last + 1), read: quoted(now.read.piece), written: quoted(now.written.piece), probability: percent(now.probability), rank,
+      }),
+    );
   });
-  return h("section", { class: "card" }, h("h3", {}, "Step by step"), h("div", { class: "stepper" }, previous, slider, next), status, strip);
+  return h("section", { class: "card" }, h("h3", {}, say("Step by step")), h("div", { class: "stepper" }, previous, slider, next), status, strip);
 }
 
 // The input is the output shifted right by one; later positions are masked.
@@ -42,8 +48,8 @@ function stripTable(store, data) {
   const reads = data.steps.map((each, step) => cell("td", step, tokenElement(each.read.piece)));
   const writes = data.steps.map((each, step) => cell("td", step, tokenElement(each.written.piece)));
   const row = (name, cells) => h("tr", {}, h("th", { scope: "row" }, name), ...cells);
-  const table = h("table", { class: "strip" }, row("position", numbers), row("reads", reads), row("writes", writes));
-  const element = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "input shifted right and output" }, table);
+  const table = h("table", { class: "strip" }, row(say("position"), numbers), row(say("reads"), reads), row(say("writes"), writes));
+  const element = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": say("input shifted right and output") }, table);
   store.on(["step"], ({ step }) => {
     for (const cells of [numbers, reads, writes]) {
       cells.forEach((each, at) => (each.className = at > step ? "masked" : at === step ? "now" : ""));
@@ -51,7 +57,7 @@ function stripTable(store, data) {
     const now = numbers[step];
     if (now.offsetWidth) element.scrollTo({ left: now.offsetLeft - element.clientWidth / 2 });
   });
-  const note = "The decoder's input is its output shifted right by one, after <s>. Hatched positions are masked: in training they exist, but no earlier position may attend to them; in translation they are not written yet.";
+  const note = say("The decoder's input is its output shifted right by one, after <s>. Hatched positions are masked: in training they exist, but no earlier position may attend to them; in translation they are not written yet.");
   return h("div", {}, element, h("p", { class: "note" }, note));
 }
 
@@ -81,18 +87,18 @@ function lensCard(store, data) {
     });
     rows.replaceChildren(...lines.reverse());
   });
-  const head = h("tr", {}, h("th", { scope: "col" }, "layer"), h("th", { scope: "col" }, "prob."), h("th", { scope: "col", colspan: "3" }, "most likely"));
+  const head = h("tr", {}, h("th", { scope: "col" }, say("layer")), h("th", { scope: "col" }, say("prob.")), h("th", { scope: "col", colspan: "3" }, say("most likely")));
   const table = h("table", { class: "plain lens" }, h("thead", {}, head), rows);
-  const scroll = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "logit lens" }, table);
-  return card("Layer by layer (logit lens)", "What would be written if this decoder layer were the last, and the probability of the token that is finally written.", scroll);
+  const scroll = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": say("logit lens") }, table);
+  return card(say("Layer by layer (logit lens)"), say("What would be written if this decoder layer were the last, and the probability of the token that is finally written."), scroll);
 }
 
 function attribution(store, data) {
   const source = h("p", { class: "flow" });
   const target = h("p", { class: "flow" });
   const note = h("p", { class: "note" });
-  const kinds = [["gradient", "Gradient × input"], ...(data.useNames.includes("cross") ? [["attention", "Attention"]] : [])];
-  const kind = choice("Method", kinds, "gradient", (value) => store.set({ attribution: value }));
+  const kinds = [["gradient", say("Gradient × input")], ...(data.useNames.includes("cross") ? [["attention", say("Attention")]] : [])];
+  const kind = choice(say("Method"), kinds, "gradient", (value) => store.set({ attribution: value }));
   const chip = (piece, value, shade, palette) =>
     h("span", { class: "chip", title: short(value) || "0", style: { background: css(shade), color: palette.ink(shade) } }, tokenElement(piece));
 
@@ -100,13 +106,13 @@ function attribution(store, data) {
     const [fromSource, fromTarget] = shown === "gradient" ? gradients(data, step) : attentions(store, data, step);
     const scale = Math.max(...[...fromSource, ...fromTarget].map(Math.abs), 1e-9);
     const colour = shown === "gradient" ? (value) => palette.signed(value / scale) : palette.weight;
-    source.replaceChildren(h("b", {}, "source "), ...data.sourcePieces.map((piece, at) => chip(piece, fromSource[at], colour(fromSource[at]), palette)));
+    source.replaceChildren(h("b", {}, `${say("source")} `), ...data.sourcePieces.map((piece, at) => chip(piece, fromSource[at], colour(fromSource[at]), palette)));
     const read = data.read.slice(0, step + 1);
     target.hidden = !fromTarget.length;
-    target.replaceChildren(h("b", {}, "target so far "), ...read.map((piece, at) => chip(piece, fromTarget[at] ?? 0, colour(fromTarget[at] ?? 0), palette)));
+    target.replaceChildren(h("b", {}, `${say("target so far")} `), ...read.map((piece, at) => chip(piece, fromTarget[at] ?? 0, colour(fromTarget[at] ?? 0), palette)));
     note.textContent =
       shown === "gradient"
-        ? "Blue tokens support the written token, orange ones oppose it: the gradient of its log-probability times each embedding."
+        ? say("Blue tokens support the written token, orange ones oppose it: the gradient of its log-probability times each embedding.")
         : attentionName(store, data);
   });
   return h("div", {}, kind.element, source, target, note);
@@ -132,6 +138,5 @@ function attentions(store, data, step) {
 
 function attentionName(store, data) {
   const [layer, heads] = chosenHeads(store, data);
-  const which = heads.length === 1 ? `head ${heads[0] + 1}` : `mean of ${heads.length} heads`;
-  return `Encoder-decoder attention of layer ${layer + 1}, ${which}.`;
+  return say("Encoder-decoder attention of layer {layer}, {which}.", { layer: layer + 1, which: headsName(heads) });
 }

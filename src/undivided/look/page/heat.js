@@ -3,6 +3,7 @@
 
 import { css } from "./colour.js";
 import { fitCanvas, h, short, tokenElement, trackCell } from "./dom.js";
+import { say } from "./words.js";
 
 const ROW_HEIGHT = 24;
 
@@ -13,14 +14,14 @@ export function heatMap(store, label, onHover = () => {}) {
 class HeatMap {
   constructor(store, label, onHover) {
     Object.assign(this, { label, shown: null, marked: [], size: { all: 0, wide: 0, tall: 0 } });
-    this.canvas = h("canvas", { role: "img", tabindex: "0", "aria-label": `${label}; move with the arrow keys` });
+    this.canvas = h("canvas", { role: "img", tabindex: "0", "aria-label": say("{label}; move with the arrow keys", { label }) });
     this.frame = h("div", { class: "frame", hidden: true });
     this.top = h("div", { class: "names top" });
     this.side = h("div", { class: "names side" });
     this.cells = h("div", { class: "cells" }, this.canvas, this.frame);
     this.scroll = this.region(h("div", { class: "heat" }, h("div", { class: "corner" }), this.top, this.side, this.cells));
     this.table = h("table", { class: "numbers" });
-    this.details = h("details", { ontoggle: () => this.fillTable() }, h("summary", {}, "Show as a table"), this.region(this.table));
+    this.details = h("details", { ontoggle: () => this.fillTable() }, h("summary", {}, say("Show as a table")), this.region(this.table));
     this.element = h("div", {}, this.scroll, this.details);
     this.listen(onHover);
     const observer = new ResizeObserver(() => this.resize());

@@ -3,6 +3,7 @@
 import { css } from "./colour.js";
 import { matrix, readablePiece } from "./data.js";
 import { fitCanvas, h, percent, quoted, tokenElement } from "./dom.js";
+import { say, sayParts } from "./words.js";
 
 const TOKEN_HEIGHT = 24;
 
@@ -26,8 +27,8 @@ export function linesView(store, data, selectedWeights) {
 class LinesView {
   constructor(store, data, selectedWeights) {
     Object.assign(this, { store, data, selectedWeights });
-    this.left = h("div", { class: "words left", role: "group", "aria-label": "tokens that attend" });
-    this.right = h("div", { class: "words right", role: "group", "aria-label": "tokens attended to" });
+    this.left = h("div", { class: "words left", role: "group", "aria-label": say("tokens that attend") });
+    this.right = h("div", { class: "words right", role: "group", "aria-label": say("tokens attended to") });
     this.canvas = h("canvas", { "aria-hidden": "true" });
     this.between = h("div", { class: "between" }, this.canvas);
     this.titles = h("div", { class: "lines-heads" }, h("span", {}, ""), h("span", {}, ""));
@@ -53,7 +54,7 @@ class LinesView {
     const writes = (index) => (use === "decoder" ? `→ ${readablePiece(this.data.written[index])}` : null);
     this.left.replaceChildren(...this.data.rows(use).map((piece, index) => this.tokenButton("row", piece, index, writes(index))));
     this.right.replaceChildren(...this.data.columns(use).map((piece, index) => this.tokenButton("column", piece, index)));
-    COLUMN_TITLES[use].forEach((text, side) => (this.titles.children[side].textContent = text));
+    COLUMN_TITLES[use].forEach((text, side) => (this.titles.children[side].textContent = say(text)));
     this.between.style.height = `${this.height()}px`;
   }
 
@@ -176,13 +177,13 @@ class LinesView {
   }
 
   sentence(use, mean, focus) {
-    if (!focus) return ["Point at a token, or use the arrow keys, to see what it attends to; click to pin it."];
+    if (!focus) return [say("Point at a token, or use the arrow keys, to see what it attends to; click to pin it.")];
     const sides = [this.data.rows(use), this.data.columns(use)];
     const [own, others] = focus.side === "row" ? sides : sides.reverse();
     const pairs = weightsOf(mean, focus).map((weight, index) => [others[index], weight]);
     const best = pairs.sort((a, b) => b[1] - a[1]).slice(0, 5).filter(([, weight]) => weight >= 0.005);
-    const listed = best.flatMap(([piece, weight], at) => [at ? ", " : " ", quoted(piece), ` ${percent(weight)}`]);
-    return [quoted(own[focus.index]), focus.side === "row" ? " attends to" : " is attended to by", ...(best.length ? listed : [" nothing in particular"])];
+    const named = h("span", {}, ...best.flatMap(([piece, weight], at) => [at ? ", " : "", quoted(piece), ` ${percent(weight)}`]));
+    return sayParts(focus.side === "row" ? "{token} attends to {others}" : "{token} is attended to by {others}", { token: quoted(own[focus.index]), others: best.length ? named : say("nothing in particular") });
   }
 }
 

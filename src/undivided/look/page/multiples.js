@@ -3,6 +3,7 @@
 import { paint } from "./colour.js";
 import { matrix } from "./data.js";
 import { h } from "./dom.js";
+import { say } from "./words.js";
 
 export function multiplesView(store, data) {
   return new MultiplesView(store, data).element;
@@ -11,7 +12,7 @@ export function multiplesView(store, data) {
 class MultiplesView {
   constructor(store, data) {
     Object.assign(this, { store, data, buttons: [] });
-    this.element = h("div", { class: "multiples", role: "group", "aria-label": "all heads of all layers" });
+    this.element = h("div", { class: "multiples", role: "group", "aria-label": say("all heads of all layers") });
     store.on(["use"], (values) => this.build(values));
     store.on(["use", "palette"], (values) => this.draw(values));
     store.on(["use", "layer", "heads", "palette"], (values) => this.markSelected(values));
@@ -31,7 +32,7 @@ class MultiplesView {
 
   cell(layer, head) {
     const canvas = h("canvas", { "aria-hidden": "true" });
-    const name = `layer ${layer + 1}, head ${head + 1}`;
+    const name = say("layer {layer}, head {head}", { layer: layer + 1, head: head + 1 });
     const index = this.buttons.length;
     const button = h(
       "button",

@@ -4,22 +4,23 @@ import { css, paint } from "./colour.js";
 import { matrix } from "./data.js";
 import { card, choice, h, quoted, short, signed, svg, tokenElement, trackCell } from "./dom.js";
 import { heatMap } from "./heat.js";
+import { say, sayParts } from "./words.js";
 
 export function positionsSection(store, data) {
   const table = data.space.positions;
-  if (!table) return card("No positions", "This model has no position encoding.");
+  if (!table) return card(say("No positions"), say("This model has no position encoding."));
   const [count, width] = table.shape;
   const values = matrix(table);
   const largest = Math.max(...table.data.map(Math.abs), 1e-9);
   const status = h("p", { class: "status", "aria-live": "polite" });
-  const picture = raster("encoding of each position", (row, column) => row >= 0 && store.set({ dimension: column, position: row }));
-  const similarityRaster = raster("similarity of positions", (row, column) => {
-    if (row >= 0) pairStatus.textContent = `positions ${row + 1} and ${column + 1}: ${short(similar.data[row * count + column]) || "0"}`;
+  const picture = raster(say("encoding of each position"), (row, column) => row >= 0 && store.set({ dimension: column, position: row }));
+  const similarityRaster = raster(say("similarity of positions"), (row, column) => {
+    if (row >= 0) pairStatus.textContent = say("positions {one} and {other}: {value}", { one: row + 1, other: column + 1, value: short(similar.data[row * count + column]) || "0" });
   });
-  const pairStatus = h("p", { class: "status" }, "Cosine similarity of each pair of positions: nearby positions are similar, wherever they are.");
+  const pairStatus = h("p", { class: "status" }, say("Cosine similarity of each pair of positions: nearby positions are similar, wherever they are."));
   const similar = similarities(values);
   const slider = h("input", { type: "range", min: "1", max: String(width), oninput: () => store.set({ dimension: Number(slider.value) - 1 }) });
-  const curve = svg("svg", { class: "curve", viewBox: "0 0 400 90", preserveAspectRatio: "none", role: "img", "aria-label": "the chosen dimension over the positions" });
+  const curve = svg("svg", { class: "curve", viewBox: "0 0 400 90", preserveAspectRatio: "none", role: "img", "aria-label": say("the chosen dimension over the positions") });
 
   store.on(["palette"], ({ palette }) => {
     paint(picture.canvas, values, (value) => palette.signed(value / largest));
@@ -28,22 +29,22 @@ export function positionsSection(store, data) {
   store.on(["dimension", "position"], ({ dimension, position }) => {
     slider.value = String(dimension + 1);
     const here = Array.from({ length: count }, (_, row) => values.data[row * width + dimension]);
-    status.textContent = `Dimension ${dimension + 1} of ${width}: ${signed(here[position])} at position ${position + 1}`;
+    status.textContent = say("Dimension {dimension} of {width}: {value} at position {position}", { dimension: dimension + 1, width, value: signed(here[position]), position: position + 1 });
     const points = here.map((value, row) => `${(400 * row) / Math.max(1, count - 1)},${45 - (40 * value) / largest}`);
     curve.replaceChildren(svg("path", { class: "axis", d: "M0,45 H400" }), svg("polyline", { points: points.join(" ") }));
   });
-  const note = `Positions 1 to ${count} from top to bottom, dimensions 1 to ${width} from left to right; blue is positive, orange negative.`;
+  const note = say("Positions 1 to {count} from top to bottom, dimensions 1 to {width} from left to right; blue is positive, orange negative.", { count, width });
   return h(
     "div",
     { class: "columns wide-left" },
-    card("Position encoding", note, picture.element, h("label", { class: "dimension" }, "dimension ", slider), status, curve),
-    card("Similarity of positions", null, similarityRaster.element, pairStatus),
+    card(say("Position encoding"), note, picture.element, h("label", { class: "dimension" }, `${say("dimension")} `, slider), status, curve),
+    card(say("Similarity of positions"), null, similarityRaster.element, pairStatus),
   );
 }
 
 // A stretched canvas with one pixel per number; `onCell` is told which number is pointed at or chosen with the arrow keys.
 function raster(label, onCell) {
-  const canvas = h("canvas", { class: "raster", role: "img", tabindex: "0", "aria-label": `${label}; move with the arrow keys` });
+  const canvas = h("canvas", { class: "raster", role: "img", tabindex: "0", "aria-label": say("{label}; move with the arrow keys", { label }) });
   const cellAt = (x, y) => [Math.floor((y / canvas.clientHeight) * canvas.height), Math.floor((x / canvas.clientWidth) * canvas.width)];
   trackCell(canvas, cellAt, () => [canvas.height, canvas.width], onCell);
   return { canvas, element: canvas };
@@ -64,14 +65,14 @@ function similarities({ rows, columns, data }) {
 
 export function embeddingsSection(store, data) {
   const kinds = {
-    source: ["Source tokens", data.sourcePieces, data.sourcePieces],
-    memory: ["Encoder output", data.sourcePieces, data.sourcePieces],
-    target: ["Target tokens", data.written, data.written],
-    across: ["Target × source", data.written, data.sourcePieces],
+    source: [say("Source tokens"), data.sourcePieces, data.sourcePieces],
+    memory: [say("Encoder output"), data.sourcePieces, data.sourcePieces],
+    target: [say("Target tokens"), data.written, data.written],
+    across: [say("Target × source"), data.written, data.sourcePieces],
   };
   const offered = Object.keys(kinds).filter((kind) => data.space[kind]);
-  const strip = choice("Compare", offered.map((kind) => [kind, kinds[kind][0]]), "source", (compared) => store.set({ compared }));
-  const heat = heatMap(store, "cosine similarity of embeddings", (row, column) => {
+  const strip = choice(say("Compare"), offered.map((kind) => [kind, kinds[kind][0]]), "source", (compared) => store.set({ compared }));
+  const heat = heatMap(store, say("cosine similarity of embeddings"), (row, column) => {
     const side = store.values.compared === "target" || store.values.compared === "across" ? "target" : "source";
     if (row >= 0) store.set({ neighbour: { side, index: row } });
     else if (column >= 0 && store.values.compared !== "across") store.set({ neighbour: { side, index: column } });
@@ -80,14 +81,14 @@ export function embeddingsSection(store, data) {
     const [, rows, columns] = kinds[compared];
     heat.show(rows, columns, matrix(data.space[compared]), palette.signed, palette);
   });
-  const note = "Cosine similarity of each pair; 1 is the same direction. In the encoder output a token has taken in its context.";
-  return h("div", { class: "columns wide-left embeddings" }, card("Similarity of tokens", note, strip.element, heat.element), neighboursCard(store, data));
+  const note = say("Cosine similarity of each pair; 1 is the same direction. In the encoder output a token has taken in its context.");
+  return h("div", { class: "columns wide-left embeddings" }, card(say("Similarity of tokens"), note, strip.element, heat.element), neighboursCard(store, data));
 }
 
 function neighboursCard(store, data) {
   const sides = { source: data.sourcePieces, target: data.written };
   const chips = (side) =>
-    h("p", { class: "flow positions" }, h("b", {}, `${side} `), ...sides[side].map((piece, index) => h("button", { type: "button", class: "chip", onclick: () => store.set({ neighbour: { side, index } }) }, tokenElement(piece))));
+    h("p", { class: "flow positions" }, h("b", {}, `${say(side)} `), ...sides[side].map((piece, index) => h("button", { type: "button", class: "chip", onclick: () => store.set({ neighbour: { side, index } }) }, tokenElement(piece))));
   const rows = { source: chips("source"), target: chips("target") };
   const list = h("ol", { class: "bars" });
   const name = h("h4", {});
@@ -95,7 +96,7 @@ function neighboursCard(store, data) {
     for (const [each, row] of Object.entries(rows)) {
       [...row.querySelectorAll("button")].forEach((button, at) => button.setAttribute("aria-pressed", String(each === side && at === index)));
     }
-    name.replaceChildren("Nearest to ", quoted(sides[side][index]));
+    name.replaceChildren(...sayParts("Nearest to {token}", { token: quoted(sides[side][index]) }));
     const near = data.space[`${side}_neighbours`][index];
     list.replaceChildren(
       ...near.map((each) =>
@@ -103,5 +104,5 @@ function neighboursCard(store, data) {
       ),
     );
   });
-  return card("Neighbours in the vocabulary", "Tokens whose embeddings point in nearly the same direction.", rows.source, rows.target, name, list);
+  return card(say("Neighbours in the vocabulary"), say("Tokens whose embeddings point in nearly the same direction."), rows.source, rows.target, name, list);
 }

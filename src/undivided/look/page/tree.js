@@ -2,6 +2,7 @@
 
 import { isSpecial, readablePiece } from "./data.js";
 import { h, signed, svg, tokenElement } from "./dom.js";
+import { say } from "./words.js";
 
 const STEP_WIDTH = 122;
 const BRANCH_HEIGHT = 26;
@@ -22,16 +23,16 @@ class TreeView {
     const height = BRANCH_HEIGHT * (Math.max(...this.rank) + 1) + 8;
     const picture = svg(
       "svg",
-      { width: STEP_WIDTH * this.steps + 12, height, role: "img", "aria-label": "beam search as a tree; the table below lists the branches of the chosen step" },
+      { width: STEP_WIDTH * this.steps + 12, height, role: "img", "aria-label": say("beam search as a tree; the table below lists the branches of the chosen step") },
       this.band,
       ...this.branches.map((branch, number) => this.edge(branch, number)),
       ...this.branches.map((branch, number) => this.node(branch, number)),
     );
-    this.scroll = h("div", { class: "scroll tree", tabindex: "0", role: "region", "aria-label": "beam tree" }, picture);
+    this.scroll = h("div", { class: "scroll tree", tabindex: "0", role: "region", "aria-label": say("beam tree") }, picture);
     this.rows = h("tbody", {});
-    const head = h("tr", {}, ...["", "so far", "log-prob.", "score", "outcome"].map((text) => h("th", { scope: "col" }, text)));
+    const head = h("tr", {}, ...["#", "so far", "log-prob.", "score", "outcome"].map((text) => h("th", { scope: "col" }, say(text))));
     const table = h("table", { class: "plain beam" }, h("thead", {}, head), this.rows);
-    const region = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "branches of this step" }, table);
+    const region = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": say("branches of this step") }, table);
     this.element = h("div", {}, treeLegend(), this.scroll, region);
     store.on(["step", "branch"], (values) => this.show(values));
   }
@@ -42,7 +43,7 @@ class TreeView {
     const full = readablePiece(branch.piece);
     const text = svg("text", { x: x + 6, y: y + 14, class: isSpecial(branch.piece) ? "special" : null }, [...full].length > 10 ? `${[...full].slice(0, 9).join("")}…` : full);
     const mark = svg("text", { x: x + BRANCH_WIDTH - 5, y: y + 14, class: "mark", "text-anchor": "end" }, MARKS[branch.fate] ?? "");
-    const title = svg("title", {}, `${full}: ${signed(branch.total)}, ${this.data.fates[branch.fate]}`);
+    const title = svg("title", {}, `${full}: ${signed(branch.total)}, ${say(this.data.fates[branch.fate])}`);
     const group = svg("g", { class: `node ${kind}` }, title, svg("rect", { x, y, width: BRANCH_WIDTH, height: 20, rx: 4 }), text, mark);
     group.addEventListener("click", () => this.store.set({ step: Math.min(branch.step, this.data.steps.length) - 1, branch: number }));
     return group;
@@ -73,7 +74,7 @@ class TreeView {
 
   row(number, place, selected) {
     const branch = this.branches[number];
-    const outcome = branch.best && branch.fate === "continued" ? "leads to the translation" : this.data.fates[branch.fate];
+    const outcome = branch.best && branch.fate === "continued" ? say("leads to the translation") : say(this.data.fates[branch.fate]);
     return h(
       "tr",
       { class: [branch.best ? "best" : "", selected ? "marked" : ""].join(" ") },
@@ -101,7 +102,7 @@ function treeLegend() {
     ["ended", "■", "finished, but another scored better"],
     ["overtaken", "…", "could no longer win"],
   ];
-  return h("p", { class: "tree-legend" }, ...entries.map(([kind, mark, text]) => h("span", {}, h("i", { class: kind, "aria-hidden": "true" }, mark), text)));
+  return h("p", { class: "tree-legend" }, ...entries.map(([kind, mark, text]) => h("span", {}, h("i", { class: kind, "aria-hidden": "true" }, mark), say(text))));
 }
 
 // The rank of each branch among those of its step, by log-probability.

@@ -4,22 +4,46 @@ import { attentionSection } from "./attention.js";
 import { palette } from "./colour.js";
 import { prepare } from "./data.js";
 import { decodingSection } from "./decoding.js";
-import { h, signed } from "./dom.js";
+import { choice, h, signed } from "./dom.js";
 import { embeddingsSection, positionsSection } from "./space.js";
 import { createStore } from "./store.js";
 import { whatIfSection } from "./whatif.js";
+import { interfaceLanguage, LANGUAGES, say, setLanguage } from "./words.js";
 
 export function mount(element, raw) {
   const data = prepare(raw);
-  const store = createViewStore(data);
-  const sections = VIEWS.map(([title, view]) => ({ title, element: part(title, view(store, data)) }));
+  let store = createViewStore(data);
+  const build = () => {
+    const sections = VIEWS.map(([title, view]) => ({ title: say(title), element: part(say(title), view(store, data)) }));
+    element.lang = interfaceLanguage();
+    element.replaceChildren(header(data, rebuild), navigation(sections), ...sections.map((section) => section.element));
+  };
+  const rebuild = () => {
+    store.cleanups.forEach((cleanUp) => cleanUp());
+    store = createViewStore(data, keptChoices(store.values));
+    build();
+    element.querySelector(`.top-line input[value=${interfaceLanguage()}]`).focus();
+  };
   element.classList.add("look");
-  element.replaceChildren(header(data), navigation(sections), ...sections.map((section) => section.element));
+  build();
   return () => {
     store.cleanups.forEach((cleanUp) => cleanUp());
     element.replaceChildren();
     element.classList.remove("look");
   };
+}
+
+// What was chosen, for another store of the same or of another look.
+export function keptChoices({ use, layer, heads, step, attribution, dimension, compared }) {
+  return { use, layer, heads, step, attribution, dimension, compared };
+}
+
+// A switch between the languages of the interface.
+export function languageChoice(rebuild) {
+  return choice(say("Language"), Object.entries(LANGUAGES), interfaceLanguage(), (language) => {
+    setLanguage(language);
+    rebuild();
+  }).element;
 }
 
 // The sections that show a look, each { title, function from store and data to an element }.
@@ -66,20 +90,21 @@ export function createViewStore(data, before = {}) {
   return store;
 }
 
-function header(data) {
+function header(data, rebuild) {
   const { facts } = data;
   const heads = data.attention.cross.shape[1];
-  const headCount = heads ? `${heads} ${heads === 1 ? "head" : "heads"}` : "no attention";
-  const parts = [facts.kind, `${facts.encoder_layers} + ${facts.decoder_layers} layers`, headCount, `d_model ${facts.d_model}`, `${(facts.parameters / 1e6).toFixed(1)} M parameters`];
-  const line = (language, text, name) => h("p", { class: `sentence ${name}` }, h("span", { class: "language" }, language || name), h("bdi", { lang: language || null }, text));
-  const score = `score ${signed(data.score)}, log-probability ${signed(data.log_probability)}${data.forced ? "; this translation was given" : `, beam ${facts.beam_size}`}`;
+  const headCount = heads ? say(heads === 1 ? "1 head" : "{heads} heads", { heads }) : say("no attention");
+  const parts = [facts.kind, say("{encoder} + {decoder} layers", { encoder: facts.encoder_layers, decoder: facts.decoder_layers }), headCount, `d_model ${facts.d_model}`, say("{size} M parameters", { size: (facts.parameters / 1e6).toFixed(1) })];
+  const line = (language, text, name) => h("p", { class: `sentence ${name}` }, h("span", { class: "language" }, language || say(name)), h("bdi", { lang: language || null }, text));
+  const given = data.forced ? `; ${say("this translation was given")}` : `, ${say("beam {size}", { size: facts.beam_size })}`;
+  const score = say("score {score}, log-probability {total}", { score: signed(data.score), total: signed(data.log_probability) }) + given;
   return h(
     "header",
     {},
-    h("h1", {}, "A look inside"),
+    h("div", { class: "top-line" }, h("h1", {}, say("A look inside")), languageChoice(rebuild)),
     line(facts.source_lang, data.text, "source"),
     line(facts.target_lang, data.translation, "target"),
-    data.forced ? line("model", data.own, "own") : null,
+    data.forced ? line(say("model"), data.own, "own") : null,
     h("p", { class: "note" }, `${score} · ${parts.join(" · ")}`),
   );
 }
@@ -88,5 +113,5 @@ export function navigation(sections) {
   const links = sections.map(({ title, element }) =>
     h("button", { type: "button", onclick: () => { element.scrollIntoView(); element.firstChild.focus({ preventScroll: true }); } }, title),
   );
-  return h("nav", { "aria-label": "sections of this page" }, ...links);
+  return h("nav", { "aria-label": say("sections of this page") }, ...links);
 }

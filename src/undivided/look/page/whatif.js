@@ -2,12 +2,13 @@
 
 import { css } from "./colour.js";
 import { card, h, percent, quoted, signed, tokenElement } from "./dom.js";
+import { say, sayParts } from "./words.js";
 
 export function whatIfSection(store, data) {
   if (!data.heads_off.length && !data.alternatives.length) {
-    return card("Not computed", "This page was made without the what-if part. Leave out --fast on the command line, or use look(…, what_if=True) in Python.");
+    return card(say("Not computed"), say("This page was made without the what-if part. Leave out --fast on the command line, or use look(…, what_if=True) in Python."));
   }
-  const off = data.heads_off.length ? headsOff(store, data) : card("Turn a head off", data.remark);
+  const off = data.heads_off.length ? headsOff(store, data) : card(say("Turn a head off"), say(data.remark));
   return h("div", { class: "columns" }, off, otherTokens(store, data));
 }
 
@@ -18,11 +19,11 @@ function headsOff(store, data) {
   const answer = h("div", { class: "answer", "aria-live": "polite" });
   store.on(["use", "layer", "heads"], ({ use, layer, heads }) => {
     const off = results.get(`${use} ${layer} ${heads[0]}`);
-    const which = `Without head ${heads[0] + 1} of layer ${layer + 1}, ${data.uses[use]}:`;
-    answer.replaceChildren(h("p", {}, which), ...translationLines(data, off.translation, off.score), h("p", { class: "note" }, `The log-probability of the shown translation falls by ${signed(off.lost)}.`));
+    const which = say("Without head {head} of layer {layer}, {use}:", { head: heads[0] + 1, layer: layer + 1, use: say(data.uses[use]) });
+    answer.replaceChildren(h("p", {}, which), ...translationLines(data, off.translation, off.score), h("p", { class: "note" }, say("The log-probability of the shown translation falls by {lost}.", { lost: signed(off.lost) })));
   });
-  const note = "How much the log-probability of the translation falls without each head. Orange: the head was needed; blue: the translation is more likely without it. One row per layer, one column per head. Click one to see the translation without it.";
-  return card("Turn a head off", note, h("div", { class: "off-grids" }, ...grids), answer);
+  const note = say("How much the log-probability of the translation falls without each head. Orange: the head was needed; blue: the translation is more likely without it. One row per layer, one column per head. Click one to see the translation without it.");
+  return card(say("Turn a head off"), note, h("div", { class: "off-grids" }, ...grids), answer);
 }
 
 function headGrid(store, data, use, results, worst) {
@@ -31,7 +32,7 @@ function headGrid(store, data, use, results, worst) {
   for (let layer = 0; layer < layers; layer++) {
     for (let head = 0; head < heads; head++) {
       const { lost } = results.get(`${use} ${layer} ${head}`);
-      const name = `${data.uses[use]}, layer ${layer + 1}, head ${head + 1}: ${signed(lost)}`;
+      const name = `${say("{use}, layer {layer}, head {head}", { use: say(data.uses[use]), layer: layer + 1, head: head + 1 })}: ${signed(lost)}`;
       const choose = () => store.set({ use, layer, heads: [head], hover: null, pinned: null });
       buttons.push({ layer, head, lost, element: h("button", { type: "button", "aria-label": name, title: name, onclick: choose }, signed(lost, 1)) });
     }
@@ -48,7 +49,7 @@ function headGrid(store, data, use, results, worst) {
       each.element.setAttribute("aria-pressed", String(now === use && layer === each.layer && chosen[0] === each.head));
     }
   });
-  return h("div", {}, h("h4", {}, data.uses[use]), grid);
+  return h("div", {}, h("h4", {}, say(data.uses[use])), grid);
 }
 
 function otherTokens(store, data) {
@@ -58,13 +59,13 @@ function otherTokens(store, data) {
     const here = data.alternatives.filter((each) => each.step === step);
     list.replaceChildren(
       ...here.map((each) =>
-        h("li", {}, h("p", {}, quoted(each.piece), ` (${percent(each.probability)}) instead of `, quoted(now.written.piece), ":"), ...translationLines(data, each.translation, each.score)),
+        h("li", {}, h("p", {}, ...sayParts("{other} ({probability}) instead of {written}:", { other: quoted(each.piece), probability: percent(each.probability), written: quoted(now.written.piece) })), ...translationLines(data, each.translation, each.score)),
       ),
     );
   });
   const positions = h("p", { class: "flow positions" }, ...data.written.map((piece, step) => h("button", { type: "button", class: "chip", onclick: () => store.set({ step }) }, tokenElement(piece))));
   store.on(["step"], ({ step }) => [...positions.children].forEach((each, at) => each.setAttribute("aria-pressed", String(at === step))));
-  return card("Choose another token", "Choose a position: beam search continues after each of the other candidates.", positions, list);
+  return card(say("Choose another token"), say("Choose a position: beam search continues after each of the other candidates."), positions, list);
 }
 
 // A translation with its differences from the shown one marked, and its score.
@@ -72,7 +73,7 @@ function translationLines(data, translation, score) {
   const same = translation === data.translation;
   const text = same ? [translation] : markChanges(data.translation.split(" "), translation.split(" "));
   const change = score - data.score;
-  const scores = `score ${signed(score)} (${change < 0 ? "" : "+"}${signed(change)})${same ? ", the same translation" : ""}`;
+  const scores = `${say("score {score}", { score: signed(score) })} (${change < 0 ? "" : "+"}${signed(change)})${same ? `, ${say("the same translation")}` : ""}`;
   return [h("p", { class: "translation" }, h("bdi", {}, ...text)), h("p", { class: "note" }, scores)];
 }
 

@@ -11,47 +11,65 @@ export function linear(x, rows, weight, bias) {
   return result;
 }
 
-// A weight is read once for four rows.
+// Four rows and two outputs at a time: a number that was read serves several sums.
 function fourRows(x, row, weight, width, out, result) {
-  const [a, b, c, d] = [0, 1, 2, 3].map((each) => (row + each) * width);
-  for (let to = 0; to < out; to++) {
-    let sumA = 0;
-    let sumB = 0;
-    let sumC = 0;
-    let sumD = 0;
-    const start = to * width;
+  const a = row * width;
+  const b = a + width;
+  const c = b + width;
+  const d = c + width;
+  for (let to = 0; to < out; to += 2) {
+    const first = to * width;
+    // The last of an odd number of outputs is computed twice.
+    const second = to + 1 < out ? first + width : first;
+    let a1 = 0, b1 = 0, c1 = 0, d1 = 0, a2 = 0, b2 = 0, c2 = 0, d2 = 0;
     for (let at = 0; at < width; at++) {
-      const each = weight[start + at];
-      sumA += each * x[a + at];
-      sumB += each * x[b + at];
-      sumC += each * x[c + at];
-      sumD += each * x[d + at];
+      const one = weight[first + at];
+      const two = weight[second + at];
+      const xa = x[a + at];
+      const xb = x[b + at];
+      const xc = x[c + at];
+      const xd = x[d + at];
+      a1 += one * xa;
+      b1 += one * xb;
+      c1 += one * xc;
+      d1 += one * xd;
+      a2 += two * xa;
+      b2 += two * xb;
+      c2 += two * xc;
+      d2 += two * xd;
     }
-    result[row * out + to] = sumA;
-    result[(row + 1) * out + to] = sumB;
-    result[(row + 2) * out + to] = sumC;
-    result[(row + 3) * out + to] = sumD;
+    store(result, row * out + to, out, a1, b1, c1, d1);
+    if (second > first) store(result, row * out + to + 1, out, a2, b2, c2, d2);
   }
 }
 
-// Four sums at a time: each need not wait for the one before.
+function store(result, place, out, a, b, c, d) {
+  result[place] = a;
+  result[place + out] = b;
+  result[place + 2 * out] = c;
+  result[place + 3 * out] = d;
+}
+
+// One row and four outputs at a time.
 function oneRow(x, row, weight, width, out, result) {
   const begin = row * width;
-  const even = width - (width % 4);
-  for (let to = 0; to < out; to++) {
+  let to = 0;
+  for (; to + 4 <= out; to += 4) {
     const start = to * width;
-    let sumA = 0;
-    let sumB = 0;
-    let sumC = 0;
-    let sumD = 0;
-    for (let at = 0; at < even; at += 4) {
-      sumA += weight[start + at] * x[begin + at];
-      sumB += weight[start + at + 1] * x[begin + at + 1];
-      sumC += weight[start + at + 2] * x[begin + at + 2];
-      sumD += weight[start + at + 3] * x[begin + at + 3];
+    let a = 0, b = 0, c = 0, d = 0;
+    for (let at = 0; at < width; at++) {
+      const each = x[begin + at];
+      a += weight[start + at] * each;
+      b += weight[start + width + at] * each;
+      c += weight[start + 2 * width + at] * each;
+      d += weight[start + 3 * width + at] * each;
     }
-    for (let at = even; at < width; at++) sumA += weight[start + at] * x[begin + at];
-    result[row * out + to] = sumA + sumB + sumC + sumD;
+    store(result, row * out + to, 1, a, b, c, d);
+  }
+  for (; to < out; to++) {
+    let sum = 0;
+    for (let at = 0; at < width; at++) sum += weight[to * width + at] * x[begin + at];
+    result[row * out + to] = sum;
   }
 }
 

@@ -2,12 +2,15 @@
 
 import { palette } from "../colour.js";
 import { prepare } from "../data.js";
-import { choice, h, signed } from "../dom.js";
+import { h, signed } from "../dom.js";
 import { createStore } from "../store.js";
-import { createViewStore, navigation, part, VIEWS } from "../view.js";
-import { interfaceLanguage, LANGUAGES, say, setLanguage } from "../words.js";
+import { createViewStore, keptChoices, languageChoice, navigation, part, VIEWS } from "../view.js";
+import { interfaceLanguage, say, setLanguage } from "../words.js";
 import { asTrained, CHANGE_KEYS, changesPanel, isChanged, searchSettings, whatIfLive } from "./changes.js";
 import { startEngine } from "./client.js";
+import { figureOne } from "./figure.js";
+import { headSection } from "./head.js";
+import { streamSection } from "./stream.js";
 import { walkSection, walkTitle } from "./walk.js";
 
 // Milliseconds after a key before the model is asked, so that a fast typist is not a burden.
@@ -19,7 +22,8 @@ export function mountLive(element) {
   const about = JSON.parse(textOf("live-about"));
   const ask = startEngine(textOf("live-engine"));
   setLanguage(navigator.language.startsWith("ko") ? "ko" : "en");
-  const page = show(element, about, ask, { ...asTrained(about.search), text: about.text, state: "loading" });
+  const focus = { use: "cross", layer: about.model.decoder_layers - 1, head: 0, position: 0 };
+  const page = show(element, about, ask, { ...asTrained(about.search), text: about.text, state: "loading", focus, chosenKey: 0 });
   const loaded = ask("load", { about, weights: textOf("live-weights") });
   document.getElementById("live-weights").remove();
   const ready = (changes) => page.current().set(changes);
@@ -87,20 +91,41 @@ function build(element, page, rebuild) {
   const shown = lookSections(page);
   const tryIt = part(say("Try it"), changesPanel(live, about, reset));
   const whatIf = part(say("What if"), whatIfLive(live, about, (card) => whenSeen(page, card)));
-  const sections = [tryIt, ...shown.slice(0, 2), whatIf, ...shown.slice(2), part(walkTitle(about), walkSection(page))];
+  const [attention, decoding, positions, embeddings] = shown;
+  const places = { decoding, positions, embeddings };
+  const oneHead = part(say("One head, step by step"), oneHeadView(page, places));
+  const stream = part(say("Residual stream"), streamSection(live, page.ask));
+  const sections = [tryIt, attention, decoding, oneHead, stream, whatIf, positions, embeddings, part(walkTitle(about), walkSection(page))];
   element.classList.add("look", "live");
   const named = sections.map((section) => ({ title: section.getAttribute("aria-label"), element: section }));
   element.replaceChildren(liveHeader(page, rebuild), navigation(named), ...sections);
+}
+
+// The picture of the model beside the numbers of one head. A box leads to its numbers, here or in another section.
+function oneHeadView({ live, about, ask }, places) {
+  const numbers = headSection(live, about, ask);
+  const go = (element) => {
+    element.scrollIntoView({ block: "start" });
+    element.focus({ preventScroll: true });
+  };
+  const open = (name) => {
+    const [stack, rest] = name.split("-");
+    if (name.endsWith("positions")) return go(places.positions.firstChild);
+    if (stack === "source" || stack === "target") return go(places.embeddings.firstChild);
+    if (stack === "linear" || stack === "softmax") return go(places.decoding.firstChild);
+    const use = rest === "feed" && stack === "decoder" && live.values.focus.use === "cross" ? "cross" : stack;
+    live.set({ focus: { ...live.values.focus, use } });
+    const wantedStep = rest === "feed" ? (name.endsWith("norm") ? "feed-residual" : "hidden") : rest === "norm" ? "residual" : "x";
+    // The numbers come from the worker, a moment later.
+    return setTimeout(() => go(numbers.querySelector(`[data-step=${wantedStep}]`) ?? numbers), 60);
+  };
+  return h("div", { class: "columns figure-beside" }, h("section", { class: "card" }, h("h3", {}, say("The model")), figureOne(live, about, open)), h("section", { class: "card" }, numbers));
 }
 
 function liveHeader({ live, about }, rebuild) {
   const { facts } = about;
   const input = h("textarea", { id: "live-text", rows: "2", lang: facts.source_lang || null, spellcheck: "false", oninput: () => live.set({ text: input.value.replaceAll("\n", " ") }) });
   input.value = live.values.text;
-  const language = choice(say("Language"), Object.entries(LANGUAGES), interfaceLanguage(), (value) => {
-    setLanguage(value);
-    rebuild();
-  });
   const result = h("bdi", { lang: facts.target_lang || null });
   const before = h("bdi", { lang: facts.target_lang || null });
   const compared = h("p", { class: "sentence own" }, h("span", { class: "language" }, say("as trained")), before);
@@ -114,7 +139,7 @@ function liveHeader({ live, about }, rebuild) {
   return h(
     "header",
     {},
-    h("div", { class: "top-line" }, h("h1", {}, say("A look inside, live")), language.element),
+    h("div", { class: "top-line" }, h("h1", {}, say("A look inside, live")), languageChoice(rebuild)),
     h("p", { class: "sentence source" }, h("label", { class: "language", for: "live-text" }, facts.source_lang || say("source")), input),
     h("p", { class: "sentence target", "aria-live": "polite" }, h("span", { class: "language" }, facts.target_lang || say("target")), result),
     compared,
@@ -163,10 +188,6 @@ function lookSections({ live, ask }) {
     cleanups.forEach((cleanUp) => cleanUp());
   });
   return sections;
-}
-
-function keptChoices({ use, layer, heads, step, attribution, dimension, compared }) {
-  return { use, layer, heads, step, attribution, dimension, compared };
 }
 
 // Gradient × input takes many passes, so it is computed once the section is on the screen.

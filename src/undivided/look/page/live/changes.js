@@ -1,7 +1,7 @@
 // What may be changed in the model and in the search, and what becomes of the translation.
 
-import { choice, h, percent, quoted } from "../dom.js";
-import { say, sayParts } from "../words.js";
+import { choice, h, percent, quoted, signed } from "../dom.js";
+import { say } from "../words.js";
 
 // The state of the page before anything is changed.
 export function asTrained(search) {
@@ -119,9 +119,9 @@ function headSwitch(live, name, use, layer, head) {
   live.on(["off"], ({ off }) => button.setAttribute("aria-pressed", String(off.includes(key))));
   live.on(["lost", "off", "palette"], ({ lost, off, palette, worst }) => {
     const value = lost.get(key);
-    const shown = off.includes(key) ? "✕" : value === undefined ? "·" : value.toFixed(1).replace("-", "−");
+    const shown = off.includes(key) ? "✕" : value === undefined ? "·" : signed(value, 1);
     button.textContent = shown;
-    const state = off.includes(key) ? say("switched off") : value === undefined ? "" : value.toFixed(2);
+    const state = off.includes(key) ? say("switched off") : value === undefined ? "" : signed(value);
     button.setAttribute("aria-label", `${label}${state ? `: ${state}` : ""}`);
     button.title = button.getAttribute("aria-label");
     const shade = palette.signed(value === undefined || off.includes(key) ? 0 : -value / worst);

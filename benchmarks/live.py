@@ -1,0 +1,239 @@
+# ruff: noqa: E501  (a report is written as it is)
+"""A model in a live page, in a real Chromium, beside PyTorch and sentencepiece: subwords, numbers, translations, BLEU, and the main thread.
+
+    python benchmarks/live.py [--model DIR] [--minutes 12] [--count 200] [--report docs/live.md]
+
+Without a model, a tiny one is trained on Multi30k for some minutes first (`UNDIVIDED_CORPORA`). The report's text is here, its numbers are
+those of the run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import sacrebleu
+import torch
+from playwright.sync_api import Page, sync_playwright
+
+from undivided.artifact import Artifact, load_artifact
+from undivided.config import SearchConfig, build_recipe
+from undivided.data.subwords import to_one_line
+from undivided.inference.search import search
+from undivided.look import look
+from undivided.look.live import STORED, render_live
+from undivided.models import make_model
+
+ROOT = Path(__file__).resolve().parents[1]
+CORPUS = Path(os.environ.get("UNDIVIDED_CORPORA", ROOT.parent / "shared" / "corpora")) / "multi30k"
+SETTINGS = ("beam_size", "length_penalty", "length_norm", "max_extra", "no_repeat_ngram", "temperature")
+RANGES = [(0x20, 0x7E), (0, 0x1F), (0xA0, 0x6FF), (0x900, 0x97F), (0x1100, 0x11FF), (0x2000, 0x24FF), (0x2580, 0x259F), (0x3000, 0x30FF),
+          (0x4E00, 0x4FFF), (0xAC00, 0xAD00), (0xFB00, 0xFFEF), (0x1D400, 0x1D7FF), (0x1F300, 0x1F6FF), (0xE0000, 0xE007F)]  # fmt: skip
+
+START = """async () => {
+    const text = (id) => document.getElementById(id).textContent;
+    const worker = new Worker(URL.createObjectURL(new Blob([text('live-engine')], { type: 'text/javascript' })));
+    let asked = 0;
+    window.ask = (ask, about) => new Promise((finish, fail) => {
+        const id = ++asked, parts = [];
+        worker.addEventListener('message', ({ data }) => {
+            if (data.id !== id) return;
+            if (data.error) fail(new Error(data.error));
+            else if (data.part === 'done') finish(parts);
+            else parts.push([performance.now(), data.value]);
+        });
+        worker.postMessage({ id, ask, ...about });
+    });
+    await ask('load', { about: JSON.parse(text('live-about')), weights: window.weights });
+}"""
+
+CHOICES = """async () => {
+    const long = [];
+    new PerformanceObserver((list) => list.getEntries().forEach((each) => long.push(each.duration))).observe({ type: 'longtask' });
+    const rest = (ms) => new Promise((go) => setTimeout(go, ms));
+    const first = (selector, at = 0) => document.querySelectorAll(selector)[at];
+    const click = async (element) => { element.click(); await rest(400); };
+    await rest(500);
+    long.length = 0;
+    const taken = {};
+    const measure = async (name, act) => { long.length = 0; await act(); taken[name] = Math.max(0, ...long); };
+    await measure('another head', () => click(first('.multiples button', 11)));
+    await measure('another layer', () => click(first('.controls fieldset:nth-child(2) input', 1)));
+    await measure('another use', () => click(first('.controls fieldset input[value=encoder]')));
+    await measure('another step', () => click(first('.stepper button', 1)));
+    await measure('a branch of the tree', () => click(first('.tree .node', 30)));
+    await measure('another position of one head', () => click(first('.one-head .positions button', 9)));
+    await measure('a key of one head', () => click(first('.one-head .keys button', 12)));
+    await measure('a dimension', async () => { const slider = first('.dimension input'); slider.value = 9; slider.dispatchEvent(new Event('input')); await rest(300); });
+    await measure('a box of the picture', () => click2(first('.box[data-name=decoder]')));
+    await measure('a head off', () => click(first('.off-grid button', 3)));
+    await measure('a letter typed (all views built again)', async () => {
+        const box = first('#live-text'); box.value += '!'; box.dispatchEvent(new Event('input')); await rest(6000);
+    });
+    async function click2(element) { element.dispatchEvent(new MouseEvent('click')); await rest(600); }
+    return taken;
+}"""
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    options.add_argument("--model", type=Path, default=ROOT / ".venv" / "live-model")
+    options.add_argument("--minutes", type=float, default=12)
+    options.add_argument("--count", type=int, default=200)
+    options.add_argument("--report", type=Path, default=ROOT / "docs" / "live.md")
+    chosen = options.parse_args()
+    if not (chosen.model / "config.json").exists():
+        train(chosen.model, chosen.minutes)
+    artifact = load_artifact(chosen.model)
+    lines, references = (
+        (CORPUS / f"test_2016_flickr.{language}").read_text(encoding="utf-8").splitlines()[: chosen.count]
+        for language in ("en", "de")
+    )
+    with sync_playwright() as running, tempfile.TemporaryDirectory() as scratch:
+        browser = running.chromium.launch(executable_path="/usr/bin/chromium", args=[] if os.getuid() else ["--no-sandbox"])
+        rows = prove(browser, Path(scratch), artifact, lines, references)
+        rows += measure_choices(browser, Path(scratch), artifact, lines)
+        browser.close()
+    text = chosen.report.read_text(encoding="utf-8").split("\n## Measured\n")[0].rstrip("\n")
+    chosen.report.write_text(f"{text}\n\n## Measured\n\n{write_table(rows, artifact, len(lines))}", encoding="utf-8")
+
+
+def train(model: Path, minutes: float) -> None:
+    files = [str(CORPUS / name) for name in ("train.en", "train.de", "val.en", "val.de")]
+    recipe = str(ROOT / "recipes" / "multi30k-en-de.yaml")
+    settings = ["--train", *files[:2], "--valid", *files[2:], "--out", str(model), "--minutes", f"{minutes:g}", "--average", "1"]
+    subprocess.run([str(Path(sys.executable).with_name("undivided")), "train", recipe, *settings], check=True)
+
+
+def open_page(browser: Any, folder: Path, text: str) -> Page:
+    """A live page with its weights kept for the worker of this script."""
+    keep = '<script>window.weights = document.getElementById("live-weights").textContent</script>\n<script type="module">'
+    (folder / "page.html").write_text(text.replace('<script type="module">', keep), encoding="utf-8")
+    page: Page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.set_default_timeout(600_000)
+    page.goto((folder / "page.html").as_uri())
+    return page
+
+
+def ask(page: Page, name: str, **about: Any) -> list[Any]:
+    return page.evaluate("([name, about]) => ask(name, about)", [name, about])
+
+
+def prove(browser: Any, folder: Path, artifact: Artifact, lines: list[str], references: list[str]) -> list[tuple[str, str]]:
+    rows: list[tuple[str, str]] = []
+    config = artifact.recipe.search
+    beam = dataclasses.replace(config, beam_size=4)
+    ours = {size: by_torch(artifact, lines, dataclasses.replace(config, beam_size=size)) for size in (1, 4)}
+    scores = {"PyTorch": bleu([text for _, text in ours[4]], references)}
+    for stored in reversed(STORED):
+        text = render_live(artifact, "", stored)
+        page = open_page(browser, folder, text)
+        page.evaluate(START)
+        rows.append((f"size of the page, {stored}", f"{len(text.encode()) / 1e6:.2f} MB"))
+        if stored == "float32":
+            rows += [check_subwords(page, artifact, lines), check_numbers(page, artifact, lines)]
+            rows.append(compare(page, "greedy", dataclasses.replace(config, beam_size=1), lines, ours[1])[0])
+        row, translated, milliseconds = compare(page, f"beam 4, {stored}", beam, lines, ours[4])
+        rows += [row, (f"milliseconds a sentence, beam 4, {stored} (median; the machine was busy)", f"{milliseconds:.0f}")]
+        scores[f"{stored} page"] = bleu(translated, references)
+        page.close()
+        print(rows[-3:], flush=True)
+    return rows + [(f"BLEU of {len(lines)} held-out sentences, {name}", f"{value:.2f}") for name, value in scores.items()]
+
+
+def by_torch(artifact: Artifact, lines: list[str], config: SearchConfig) -> list[tuple[list[int], str]]:
+    found = [
+        search(artifact.model, [src], config, torch.device("cpu"))[0][0].tokens for src in artifact.tokenizer.source.encode(lines)
+    ]
+    return [(tokens, to_one_line(text)) for tokens, text in zip(found, artifact.tokenizer.target.decode(found), strict=True)]
+
+
+def bleu(texts: list[str], references: list[str]) -> float:
+    return float(sacrebleu.corpus_bleu(texts, [references]).score)
+
+
+def compare(page: Page, name: str, config: SearchConfig, lines: list[str], wanted: list[tuple[list[int], str]]) -> Any:
+    settings = {key: getattr(config, key) for key in SETTINGS}
+    answers = ask(page, "translate", texts=lines, settings=settings)
+    texts = [value["text"] for _, value in answers]
+    same = sum(value["tokens"] == tokens for (_, value), (tokens, _) in zip(answers, wanted, strict=True))
+    times = [after[0] - before[0] for before, after in zip(answers, answers[1:], strict=False)]
+    return (f"translations identical to PyTorch's, {name}", f"{same} of {len(lines)}"), texts, statistics.median(times)
+
+
+def odd_lines(lines: list[str], count: int) -> Iterator[str]:
+    """Random Unicode, and sentences with odd letters, forms and spaces."""
+    chance = random.Random(7)
+    for number in range(count):
+        line, letters = chance.choice(lines), [chr(chance.randint(*chance.choice(RANGES))) for _ in range(chance.randint(1, 40))]
+        odd = "".join(letters).replace("\n", " ").replace("\r", " ")
+        at = chance.randint(0, len(line))
+        form = unicodedata.normalize(chance.choice(["NFD", "NFKD"]), line).replace(" ", chance.choice(["  ", "\u3000", "\t", " ▁"]))
+        yield (odd, line[:at] + odd[:3] + line[at:], form, f"  {line} ")[number % 4]
+
+
+def check_subwords(page: Page, artifact: Artifact, lines: list[str]) -> tuple[str, str]:
+    texts = list(odd_lines(lines, 10_000))
+    [[_, rows]] = ask(page, "encode", texts=texts)
+    same = sum(row == right for row, right in zip(rows, artifact.tokenizer.source.encode(texts), strict=True))
+    return "lines of odd Unicode with the ids of sentencepiece", f"{same:,} of {len(texts):,}"
+
+
+def check_numbers(page: Page, artifact: Artifact, lines: list[str]) -> tuple[str, str]:
+    """The largest difference of any attention weight and probability of some sentences."""
+    settings = {key: getattr(artifact.recipe.search, key) for key in SETTINGS}
+    worst = 0.0
+    for line in lines[:10]:
+        seen = look(artifact, line)
+        page.evaluate(
+            "async ([text, settings]) => { window.seen = (await ask('look', { text, settings })).at(-1)[1]; }", [line, settings]
+        )
+        for use in ("encoder", "decoder", "cross"):
+            values = page.evaluate("use => Array.from(window.seen[use].data)", use)
+            worst = max(worst, float(abs(torch.tensor(values) - torch.tensor(seen.attention(use)).flatten()).max()))
+        chances = page.evaluate("() => window.seen.steps.map((step) => step.probability)")
+        worst = max(worst, *(abs(chance - step.probability) for chance, step in zip(chances, seen.steps, strict=True)))
+    return "largest difference of attention weights and probabilities, 10 sentences, float32", f"{worst:.1e}"
+
+
+def measure_choices(browser: Any, folder: Path, artifact: Artifact, lines: list[str]) -> list[tuple[str, str]]:
+    """The longest task of the main thread for every kind of choice: 40 tokens, 6 layers of 8 heads."""
+    torch.manual_seed(1)
+    sizes = {"d_model": 64, "d_ff": 64, "n_heads": 8, "encoder_layers": 6, "decoder_layers": 6}
+    recipe = build_recipe({"model": sizes, "search": {"beam_size": 4, "max_extra": 1}})
+    made = make_model(recipe.model, len(artifact.tokenizer.source), len(artifact.tokenizer.target)).eval()
+    words = " ".join(lines).split(" ")
+    encode = artifact.tokenizer.source.encode
+    text = next(text for n in range(1, 60) if len(encode([text := " ".join(words[:n])])[0]) >= 40)
+    page = open_page(browser, folder, render_live(Artifact(recipe, artifact.tokenizer, made), text, "int8"))
+    page.wait_for_selector(".part:last-child .heat")
+    page.wait_for_selector("[data-step=end]")
+    taken = page.evaluate(CHOICES)
+    print(taken, flush=True)
+    return [
+        (f"longest task of the main thread, {name}", f"{value:.0f} ms" if value else "below 50 ms") for name, value in taken.items()
+    ]
+
+
+def write_table(rows: list[tuple[str, str]], artifact: Artifact, count: int) -> str:
+    model = artifact.recipe.model
+    about = (
+        f"By `make prove-live` in Chromium, on a model of {sum(each.numel() for each in artifact.model.parameters()) / 1e6:.1f} M parameters "
+        f"({model.encoder_layers} + {model.decoder_layers} layers, {model.n_heads} heads, d_model {model.d_model}) trained on Multi30k for some minutes; "
+        f"the first {count} sentences of test_2016_flickr. The main thread was measured with 40 tokens, 6 + 6 layers and 8 heads; browsers report tasks of 50 ms and more.\n\n"
+    )
+    return about + "| what | result |\n|---|---|\n" + "".join(f"| {name} | {value} |\n" for name, value in rows)
+
+
+if __name__ == "__main__":
+    main()
