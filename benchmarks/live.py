@@ -19,6 +19,7 @@ import sys
 import tempfile
 import unicodedata
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ CHOICES = """async () => {
     new PerformanceObserver((list) => list.getEntries().forEach((each) => long.push(each.duration))).observe({ type: 'longtask' });
     const rest = (ms) => new Promise((go) => setTimeout(go, ms));
     const first = (selector, at = 0) => document.querySelectorAll(selector)[at];
-    const click = async (element) => { element.click(); await rest(400); };
+    const click = async (element) => { element.dispatchEvent(new MouseEvent('click', { bubbles: true })); await rest(600); };
     await rest(500);
     long.length = 0;
     const taken = {};
@@ -75,12 +76,11 @@ CHOICES = """async () => {
     await measure('another position of one head', () => click(first('.one-head .positions button', 9)));
     await measure('a key of one head', () => click(first('.one-head .keys button', 12)));
     await measure('a dimension', async () => { const slider = first('.dimension input'); slider.value = 9; slider.dispatchEvent(new Event('input')); await rest(300); });
-    await measure('a box of the picture', () => click2(first('.box[data-name=decoder]')));
+    await measure('a box of the picture', () => click(first('.box[data-name=decoder]')));
     await measure('a head off', () => click(first('.off-grid button', 3)));
     await measure('a letter typed (all views built again)', async () => {
         const box = first('#live-text'); box.value += '!'; box.dispatchEvent(new Event('input')); await rest(6000);
     });
-    async function click2(element) { element.dispatchEvent(new MouseEvent('click')); await rest(600); }
     return taken;
 }"""
 
@@ -167,7 +167,7 @@ def compare(page: Page, name: str, config: SearchConfig, lines: list[str], wante
     answers = ask(page, "translate", texts=lines, settings=settings)
     texts = [value["text"] for _, value in answers]
     same = sum(value["tokens"] == tokens for (_, value), (tokens, _) in zip(answers, wanted, strict=True))
-    times = [after[0] - before[0] for before, after in zip(answers, answers[1:], strict=False)]
+    times = [after[0] - before[0] for before, after in pairwise(answers)]
     return (f"translations identical to PyTorch's, {name}", f"{same} of {len(lines)}"), texts, statistics.median(times)
 
 
