@@ -216,7 +216,7 @@ def measure_choices(browser: Any, folder: Path, artifact: Artifact, lines: list[
     encode = artifact.tokenizer.source.encode
     text = next(text for n in range(1, 60) if len(encode([text := " ".join(words[:n])])[0]) >= 40)
     page = open_page(browser, folder, render_live(Artifact(recipe, artifact.tokenizer, made), text, "int8"))
-    page.wait_for_selector(".part:last-child .heat")
+    page.wait_for_selector(".embeddings .heat")
     page.wait_for_selector("[data-step=end]")
     taken = page.evaluate(CHOICES)
     print(taken, flush=True)

@@ -6,8 +6,9 @@ import { palette } from "./look/colour.js";
 import { tensor } from "./look/data.js";
 import { h } from "./look/dom.js";
 import { createStore } from "./look/store.js";
+import { setLanguage } from "./look/words.js";
 import { describeProblem, sayProblem } from "./problems.js";
-import { say } from "./texts.js";
+import { say, tongue } from "./texts.js";
 import { isDark } from "./top.js";
 
 const USES = { encoder: "encoder self-attention", decoder: "decoder self-attention", cross: "encoder-decoder attention" };
@@ -22,9 +23,10 @@ export async function openInside(request, translation) {
   dialog.showModal();
   try {
     const answer = await look({ ...request, translation, heads: true }, running.signal);
+    setLanguage(tongue());
     const store = viewStore(answer);
     dialog.addEventListener("close", () => store.cleanups.forEach((cleanUp) => cleanUp()), { once: true });
-    content.replaceChildren(h("div", { class: "look", lang: "en" }, attentionSection(store, store.data)));
+    content.replaceChildren(h("div", { class: "look" }, attentionSection(store, store.data)));
   } catch (error) {
     if (!isCancelled(error)) content.replaceChildren(h("p", { role: "alert" }, sayProblem(describeProblem(error))));
   }
