@@ -1,0 +1,41 @@
+"""The output that agrees most with the others: its measure is sacreBLEU's, and a known consensus is found."""
+
+import random
+
+import pytest
+from sacrebleu.metrics import CHRF
+
+from samples import sentences
+from undivided.inference.consensus import agreement, count_ngrams, rank_by_consensus
+from undivided.inference.hypothesis import Hypothesis
+
+TEXTS = [target for _, target in sentences(12)] + ["", "a", "Zwei Kinder spielen.", "Zwei Hunde spielen im Schnee."]
+
+
+def hypothesis(score=0.0):
+    return Hypothesis([5], score, score, True)
+
+
+def test_agreement_is_the_chrf_of_sacrebleu():
+    metric = CHRF(eps_smoothing=False)
+    for _ in range(60):
+        one, other = random.Random(_).choices(TEXTS, k=2)
+        ours = agreement(count_ngrams(one), count_ngrams(other))
+        assert 100 * ours == pytest.approx(metric.sentence_score(one, [other]).score, abs=0.01), (one, other)
+
+
+def test_a_known_consensus_is_found():
+    texts = ["Der Hund schläft.", "Ein Hund läuft am Strand.", "Ein Hund rennt am Strand.", "Ein Hund läuft am Ufer."]
+    found = [hypothesis() for _ in texts]
+    ranked = rank_by_consensus(found, texts, weighted=False)
+    assert texts[next(place for place, each in enumerate(found) if each is ranked[0])] == "Ein Hund läuft am Strand."
+    assert ranked[-1] is found[0]
+
+
+def test_probabilities_weigh_beams_and_not_samples():
+    texts = ["ganz anders", "ein Haus", "ein Haus!"]
+    found = [hypothesis(0.0), hypothesis(-20.0), hypothesis(-20.0)]
+    assert rank_by_consensus(found, texts, weighted=True)[0] is found[0]
+    assert rank_by_consensus(found, texts, weighted=False)[0] is not found[0]
+    assert rank_by_consensus(found[:1], texts[:1], weighted=True) == found[:1]
+    assert rank_by_consensus([], [], weighted=True) == []
