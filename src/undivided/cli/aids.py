@@ -1,4 +1,4 @@
-"""Glossary and translation memory on the command line."""
+"""What helps a translator, on the command line: more models, a glossary, a translation memory."""
 
 from __future__ import annotations
 
@@ -6,13 +6,22 @@ import argparse
 from typing import TYPE_CHECKING
 
 from undivided.core.console import Console, plural
+from undivided.core.errors import InputError
 
 if TYPE_CHECKING:
     from undivided.inference.translator import Translator
 
 
 def add_aids(verb: argparse.ArgumentParser) -> None:
-    """The options of glossary and memory."""
+    """The options of more models, glossary and memory."""
+    verb.add_argument(
+        "--with",
+        dest="others",
+        nargs="+",
+        default=[],
+        metavar="MODEL",
+        help="more model folders with the same subwords: all write one translation together, by the mean of their probabilities",
+    )
     verb.add_argument(
         "--glossary",
         metavar="FILE",
@@ -23,6 +32,20 @@ def add_aids(verb: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="reuse the translations of a .tmx, .po or other file for equal sources; similar ones are shown in the --report",
     )
+
+
+def open_translator(options: argparse.Namespace, console: Console) -> Translator:
+    """The translator that the options name: of one model, or of several together."""
+    from undivided.inference.ensemble import open_ensemble
+    from undivided.inference.translator import Translator
+
+    if not options.others:
+        return Translator(options.model, options.device, options.threads, options.engine, console, options.trust)
+    if options.engine not in ("auto", "torch"):
+        raise InputError(f"--with: several models run in PyTorch, and not with --engine {options.engine}")
+    artifact = open_ensemble([options.model, *options.others], options.device, options.threads)
+    console.say(f"{1 + len(options.others)} models together")
+    return Translator(artifact, options.device, options.threads, "torch", console)
 
 
 def use_aids(translator: Translator, options: argparse.Namespace, console: Console) -> None:

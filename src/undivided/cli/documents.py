@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from undivided.cli.aids import use_aids
+from undivided.cli.aids import open_translator, use_aids
 from undivided.cli.running import Stop, describe_search
 from undivided.core.console import Console, LimitedWarnings, Progress, plural
 from undivided.core.errors import InputError
@@ -64,12 +64,12 @@ def run_document(options: argparse.Namespace, search: SearchChanges, console: Co
     from undivided.formats import open_document
     from undivided.inference.documents import judge_segment, translate_document
     from undivided.inference.report import open_account
-    from undivided.inference.translator import Translation, Translator
+    from undivided.inference.translator import Translation
 
     if options.output != "-" and not Path(options.output).parent.is_dir():
         raise InputError(f"{Path(options.output).parent}: no such directory")
     source = _read_stdin() if options.file == "-" else options.file
-    translator = Translator(options.model, options.device, options.threads, options.engine, console, options.trust)
+    translator = open_translator(options, console)
     use_aids(translator, options, console)
     document = open_document(source, format, _options(options, translator), "stdin")
     console.say(describe_search(translator, search))

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from undivided.cli.aids import add_aids, use_aids
+from undivided.cli.aids import add_aids, open_translator, use_aids
 from undivided.cli.documents import add_document_options, document_format, run_document
 from undivided.cli.options import add_compute, add_quiet, search_options
 from undivided.cli.running import Stop, describe_search
@@ -90,17 +90,16 @@ def run_translate(options: argparse.Namespace) -> None:
         run_document(options, search, console, format)
         return
     if options.workers is not None or options.ray is not None:
-        if options.report or options.strict or options.glossary or options.memory:
-            flags = "--report, --strict, --glossary and --memory"
+        if options.report or options.strict or options.glossary or options.memory or options.others:
+            flags = "--report, --strict, --glossary, --memory and --with"
             raise InputError(f"{flags} need all lines in one process; leave out --workers and --ray")
         _translate_by_workers(options, search, console)
         return
     from undivided.data.text_files import decode_lines
     from undivided.inference.lines import describe_problems, format_line
     from undivided.inference.report import open_account
-    from undivided.inference.translator import Translator
 
-    translator = Translator(options.model, options.device, options.threads, options.engine, console, options.trust)
+    translator = open_translator(options, console)
     use_aids(translator, options, console)
     if search.get("shortlist") and not translator.engine.has_shortlist:
         who = "the PyTorch engine" if translator.engine.name.startswith("torch") else "this model"

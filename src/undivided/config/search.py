@@ -51,6 +51,13 @@ class SearchConfig:
         at_least=0,
         below=1001,
     )
+    consensus: int = setting(
+        0,
+        "of this many outputs (the n best, or samples) take the one that agrees most with the others by chrF; 0 = the most likely",
+        flags=("--consensus",),
+        at_least=0,
+        below=1001,
+    )
     n_best: int = setting(1, "outputs for each line", flags=("--n-best",), at_least=1, below=1001)
     sample: bool = setting(False, "sample outputs at random instead of beam search", flags=("--sample",))
     temperature: float = setting(

@@ -5,11 +5,19 @@ What one hypothesis gets wrong, the others rarely get wrong in the same way; the
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
+from undivided.config import SearchConfig
+from undivided.data.subwords import Subwords
+from undivided.inference.engines.contract import Engine
 from undivided.inference.hypothesis import Hypothesis
+
+if TYPE_CHECKING:
+    from undivided.inference.engines.torch import TorchEngine
 
 LONGEST = 6
 BETA = 2
@@ -52,3 +60,26 @@ def rank_by_consensus(hypotheses: Sequence[Hypothesis], texts: Sequence[str], we
     expected = [sum(weight * agreement(one, other) for other, weight in zip(counts, weights, strict=True)) for one in counts]
     order = sorted(range(len(hypotheses)), key=lambda place: -expected[place])
     return [hypotheses[place] for place in order]
+
+
+class ConsensusEngine:
+    """Another engine whose outputs come in the order of their consensus."""
+
+    def __init__(self, engine: Engine, target: Subwords) -> None:
+        self.engine, self.target = engine, target
+        self.name, self.is_parallel, self.has_shortlist = engine.name, engine.is_parallel, engine.has_shortlist
+
+    @property
+    def reference(self) -> TorchEngine:
+        """The PyTorch engine of the same model."""
+        return self.engine.reference
+
+    def search(
+        self, sources: Sequence[Sequence[int]], config: SearchConfig, prefixes: Sequence[Sequence[int]], keys: Sequence[int]
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """More outputs of each source than are asked for, and of these the ones that agree most with all."""
+        count = max(config.consensus, config.n_best)
+        wider = dataclasses.replace(config, n_best=count, beam_size=max(config.beam_size, count))
+        for place, found in self.engine.search(sources, wider, prefixes, keys):
+            texts = self.target.decode([each.tokens for each in found])
+            yield place, rank_by_consensus(found, texts, weighted=not config.sample)[: config.n_best]

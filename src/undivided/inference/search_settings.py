@@ -20,6 +20,7 @@ class RankingChanges(TypedDict, total=False):
     shortlist: bool
     sentences: bool
     no_repeat_ngram: int
+    consensus: int
     sample: bool
     temperature: float
     top_k: int

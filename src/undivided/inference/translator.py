@@ -19,6 +19,7 @@ from undivided.formats.memory import Memory
 from undivided.formats.protection import find_agreed, has_words, mask, mask_pair, unmask
 from undivided.formats.terms import Glossary
 from undivided.inference.chunks import prefetch
+from undivided.inference.consensus import ConsensusEngine
 from undivided.inference.engines.choice import choose_engine
 from undivided.inference.engines.contract import Engine, batch_by_length
 from undivided.inference.hypothesis import Hypothesis, NotFinite
@@ -261,7 +262,10 @@ class Translator:
     ) -> Iterator[tuple[int, list[list[Hypothesis]]]]:
         begins = [mask_prefix(each.prefix, each.masked) for each in requests]
         prefixes = [ids[:-1] for ids in self.artifact.tokenizer.target.encode(begins)]
-        return search_texts(engine or self.engine, texts, config, prefixes, [each.key for each in requests])
+        engine = engine or self.engine
+        if config.consensus:
+            engine = ConsensusEngine(engine, self.artifact.tokenizer.target)
+        return search_texts(engine, texts, config, prefixes, [each.key for each in requests])
 
     def _find_short(self, text: EncodedText, hypotheses: Sequence[Sequence[Hypothesis]]) -> list[bool]:
         """Which pieces of a text have a translation that is much too short."""

@@ -39,3 +39,26 @@ def test_probabilities_weigh_beams_and_not_samples():
     assert rank_by_consensus(found, texts, weighted=False)[0] is not found[0]
     assert rank_by_consensus(found[:1], texts[:1], weighted=True) == found[:1]
     assert rank_by_consensus([], [], weighted=True) == []
+
+
+def test_the_translator_writes_what_its_outputs_agree_on(translator):
+    line = sentences(3, seed=5)[1][0]
+    outputs = translator.translate(line, n_best=4, beam_size=4)
+    found = translator.translate(line, consensus=4, beam_size=4)
+    assert found in outputs
+    counts = [count_ngrams(text) for text in outputs]
+    (result,) = translator.stream([line], consensus=4, beam_size=4, n_best=4)
+    assert sorted(text for text, _ in result.alternatives) == sorted(outputs)
+    scores = [score for _, score in result.alternatives]
+    weights = {text: score for text, score in result.alternatives}
+    expected = [sum(pow(2.718281828, weights[other]) * agreement(one, two) for other, two in zip(outputs, counts)) for one in counts]
+    assert found == outputs[expected.index(max(expected))]
+    assert len(scores) == 4
+
+
+def test_a_beam_is_as_wide_as_the_consensus_needs(translator):
+    line = sentences(3, seed=5)[0][0]
+    assert translator.translate(line, consensus=6, beam_size=1)
+    assert translator.translate(line, consensus=1) == translator.translate(line)
+    samples = [translator.translate(line, consensus=8, sample=True, seed=seed) for seed in (1, 1)]
+    assert samples[0] == samples[1]
