@@ -109,6 +109,17 @@ def test_the_language_is_detected_and_swapped(open_page, address):
     wait_until(tab, "document.getElementById('output').classList.contains('is-old') === false")
 
 
+def test_a_language_in_the_middle_is_said(open_page, address):
+    """Whose words the last model was given nobody sees: they cannot be selected."""
+    tab = open_page(address)
+    choose_language(tab, "en", "fr")
+    tab.fill("#text", SENTENCES[0])
+    tab.wait_for_selector("#output .segment")
+    assert tab.text_content("#model") == "through German"
+    assert len(shown(tab)) > 5
+    assert tab.locator("#output .word").count() == 0
+
+
 def test_the_translation_is_copied(open_page, address):
     tab = open_page(address)
     tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -313,8 +324,11 @@ def test_a_server_that_is_gone_is_said(open_page, address):
 def test_an_api_key_is_asked_for_and_its_limit_is_said(open_page, serve, tmp_path, run):
     keys = tmp_path / "keys.txt"
     key = run("serve", "--new-key", "me", "--api-keys-db-path", keys).out.strip()
-    limits = ["--api-keys", "--api-keys-db-path", str(keys), "--req-limit", "3"]
+    limits = ["--api-keys", "--api-keys-db-path", str(keys), "--req-limit", "3", "--alternatives-limit", "0"]
+    limits += ["--url-prefix", "/mt"]
     tab = open_page(serve("--frontend-timeout", "0", *limits), says="Failed to load resource")
+    tab.goto(tab.url.removesuffix("/"))
+    assert tab.url.endswith("/mt/")
     tab.fill("#text", SENTENCES[0])
     tab.wait_for_selector("#problem:not(:empty)")
     assert tab.text_content("#problem") == "This server needs an API key."
@@ -362,7 +376,7 @@ def test_a_document_comes_back_translated(open_page, address, translator):
     assert tab.text_content(".jobs .ready") == "Ready: 1 translated, 1 left as they were"
     with tab.expect_download() as download:
         tab.click(".jobs a")
-    assert download.value.suggested_filename.endswith(".po")
+    assert download.value.suggested_filename == "messages.de.po"
     text = Path(download.value.path()).read_text(encoding="utf-8")
     assert f'msgstr "{translator.translate("The dog sees the house today.")}"' in text
     assert 'msgstr "schon da"' in text

@@ -127,7 +127,8 @@ def hostile_answers(payloads):
         {"id": 1, "piece": each, "probability": 0.5, "word": each, "translation": f"{each} chosen", "score": 0, "prefix": [1]}
         for each in payloads
     ]
-    settings = {"charLimit": 5000, "frontendTimeout": 0, "keyRequired": False, "filesTranslation": True}
+    settings = {"charLimit": 5000, "alternativesLimit": 5, "frontendTimeout": 0, "keyRequired": False, "filesTranslation": True}
+    settings["language"] = {side: {"code": payloads[0], "name": payloads[0]} for side in ("source", "target")}
     detected = {"language": payloads[0], "confidence": 1}
     link = f"https://example.invalid/download_file/1/{payloads[0]}"
     return {

@@ -48,6 +48,7 @@ def test_everything_can_be_seen_and_reached(open_page, address, tmp_path, width,
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
     assert tab.evaluate(TOO_SMALL) == []
     assert tab.evaluate(CUT) == []
+    assert tab.evaluate("document.querySelector('.top').getBoundingClientRect().height") < 80
     tab.locator(".read .quiet").click()
     tab.wait_for_selector("#inside .heat canvas")
     tab.screenshot(path=tmp_path / "inside.png")

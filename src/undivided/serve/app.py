@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
-from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
@@ -60,7 +60,14 @@ def add_page(app: FastAPI) -> None:
 
         app.add_api_route(path, send, methods=["GET", "HEAD"], include_in_schema=False)
 
-    add("/", PAGE / "index.html")
+    async def index(request: Request) -> Response:
+        prefix = request.scope.get("server_prefix", "")
+        if prefix and not request.scope["raw_path"].endswith(b"/"):
+            # The page names its files relative to its own address.
+            return RedirectResponse(f"{prefix}/")
+        return FileResponse(PAGE / "index.html", headers={"cache-control": "no-cache"})
+
+    app.add_api_route("/", index, methods=["GET", "HEAD"], include_in_schema=False)
     for folder, prefix in ((PAGE, "/"), (LOOK_PAGE, "/look/")):
         for file in sorted(folder.iterdir()):
             if file.is_file():

@@ -204,6 +204,7 @@ async def frontend_settings(request: Request) -> Response:
     return JSONResponse(
         {
             "charLimit": config.char_limit,
+            "alternativesLimit": config.alternatives_limit,
             "frontendTimeout": config.frontend_timeout,
             "apiKeys": config.api_keys,
             "keyRequired": config.api_keys,

@@ -73,6 +73,7 @@ class FrontendSettings(BaseModel):
     """What a page needs to know of this server."""
 
     charLimit: int  # noqa: N815
+    alternativesLimit: int  # noqa: N815
     frontendTimeout: int  # noqa: N815
     apiKeys: bool  # noqa: N815
     keyRequired: bool  # noqa: N815

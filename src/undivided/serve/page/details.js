@@ -6,7 +6,7 @@ import { actualSource } from "./languages.js";
 import { h, percent } from "./look/dom.js";
 import { describeProblem, sayProblem } from "./problems.js";
 import { say } from "./texts.js";
-import { N_BEST } from "./translating.js";
+import { nBest } from "./translating.js";
 import { isSegment, overlap, placeTokens, readFrom, splitWords, stepOfWord } from "./words.js";
 
 const CHOICES = 6;
@@ -70,7 +70,7 @@ class Details {
       const choices = await this.choicesFor(part, word, signal);
       if (signal.aborted) return;
       this.showChoices(others, part, word, choices);
-      part.alternatives ??= (await translate({ q: part.source, ...this.pair(), n_best: N_BEST }, signal)).translations[0].alternatives;
+      part.alternatives ??= (await translate({ q: part.source, ...this.pair(), n_best: nBest(this.store.values.settings) }, signal)).translations[0].alternatives;
       if (!signal.aborted) more.replaceChildren(...this.sentences(part, part.alternatives));
     } catch (error) {
       if (isCancelled(error) || signal.aborted) return;

@@ -84,7 +84,7 @@ class Files {
       this.change(job, { state: "sending", share: 0 });
       const answer = await translateFile(job.file, job.source, job.target, onSent, job.stop.signal);
       const blob = await fetchFile(answer.translatedFileUrl, job.stop.signal);
-      this.change(job, { state: "ready", answer, link: URL.createObjectURL(blob), name: fileName(answer, job) });
+      this.change(job, { state: "ready", answer, link: URL.createObjectURL(blob), name: savedName(job) });
     } catch (error) {
       if (isCancelled(error)) return this.change(job, { state: "cancelled" });
       const refusal = error instanceof Refusal ? error : new Refusal(undefined, "");
@@ -143,12 +143,8 @@ class Files {
   }
 }
 
-// The name that the server gave the translated document.
-function fileName({ translatedFileUrl }, { file }) {
-  const last = translatedFileUrl.split("/").at(-1);
-  try {
-    return decodeURIComponent(last) || file.name;
-  } catch {
-    return file.name;
-  }
+// The name to save a translated document under: messages.po becomes messages.de.po.
+function savedName({ file, target }) {
+  const dot = file.name.lastIndexOf(".");
+  return dot > 0 ? `${file.name.slice(0, dot)}.${target}${file.name.slice(dot)}` : `${file.name}.${target}`;
 }

@@ -14,12 +14,12 @@ import { topView } from "./top.js";
 import { startTranslating } from "./translating.js";
 import { writingView } from "./writing.js";
 
-const kept = readKept("languages", {});
+const kept = readKept("languages", null) ?? {};
 const store = createStore({
   tongue: firstTongue(),
   languages: [],
   models: [],
-  settings: { charLimit: -1, frontendTimeout: 500, filesTranslation: false, supportedFilesFormat: [], keyRequired: false },
+  settings: { charLimit: -1, frontendTimeout: 500, alternativesLimit: 0, filesTranslation: false, supportedFilesFormat: [], keyRequired: false },
   source: typeof kept.source === "string" ? kept.source : "auto",
   target: typeof kept.target === "string" ? kept.target : "",
   // The code of the language that was detected, where `source` is "auto".
@@ -50,6 +50,8 @@ function firstTongue() {
 async function load() {
   try {
     const [languages, settings, models] = await Promise.all([fetchLanguages(), fetchSettings(), fetchModels()]);
+    const { source, target } = settings.language;
+    if (!kept.target) store.set({ source: source.code, target: target.code });
     store.set({ languages, settings, models, problem: languages.length ? null : { key: "noModels" } });
   } catch (error) {
     store.set({ problem: describeProblem(error) });

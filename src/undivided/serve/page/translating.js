@@ -9,8 +9,12 @@ import { joinParts, readSegments } from "./words.js";
 import { countCharacters } from "./writing.js";
 
 const SETTLED = 1600;
-// With the translation itself; the server may allow fewer.
-export const N_BEST = 4;
+const MOST_ALTERNATIVES = 3;
+
+// How many translations to ask for: the best, and as many others as the server allows.
+export function nBest({ alternativesLimit: limit }) {
+  return 1 + (limit < 0 ? MOST_ALTERNATIVES : Math.min(MOST_ALTERNATIVES, limit));
+}
 
 export function startTranslating(store) {
   const heard = document.getElementById("heard");
@@ -41,11 +45,11 @@ export function startTranslating(store) {
   }
 
   async function run() {
-    const { text, source, target } = store.values;
+    const { text, source, target, settings } = store.values;
     running = new AbortController();
     const { signal } = running;
     try {
-      const answer = await translate({ q: text, source, target, n_best: N_BEST }, signal);
+      const answer = await translate({ q: text, source, target, n_best: nBest(settings) }, signal);
       if (!signal.aborted) show(text, answer);
     } catch (error) {
       if (!isCancelled(error) && !signal.aborted) fail(error);
