@@ -47,6 +47,13 @@ def aligning_heads(facts: Mapping[str, Any]) -> tuple[AligningHead, ...]:
     return tuple(each for each in given if all(type(part) is int and part >= 0 for part in each[:2]) and each.mode in MODES)
 
 
+def every_head(artifact: Artifact) -> AttentionAligner:
+    """An aligner by the mean of all heads, for models of which nobody knows which heads align."""
+    model = artifact.recipe.model
+    heads = [AligningHead(layer, head, "writes") for layer in range(model.decoder_layers) for head in range(model.n_heads)]
+    return AttentionAligner(artifact, heads)
+
+
 def make_aligner(artifact: Artifact) -> AttentionAligner | None:
     """The aligner of a model; None where no head of it is known to align."""
     heads = aligning_heads(artifact.facts)

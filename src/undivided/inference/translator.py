@@ -6,6 +6,7 @@ import dataclasses
 import math
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack, overload
 
@@ -22,6 +23,7 @@ from undivided.inference.chunks import prefetch
 from undivided.inference.consensus import ConsensusEngine
 from undivided.inference.engines.choice import choose_engine
 from undivided.inference.engines.contract import Engine, batch_by_length
+from undivided.inference.forcing import force_lost
 from undivided.inference.hypothesis import Hypothesis, NotFinite
 from undivided.inference.loops import BLOCKED
 from undivided.inference.pieces import Limits, line_limits
@@ -246,6 +248,8 @@ class Translator:
         results |= self._break_loops(requests, texts, [index for index, found in results.items() if found.looped], config)
         lost = [index for index, found in results.items() if not has_each_once(found.text, requests[index].masked)]
         results |= self._find_lost(requests, texts, lost, config)
+        if not self.symbols and not config.sample:
+            results |= force_lost(self.artifact, requests, texts, results, partial(self._search, config=config), self._decode)
         for index, text in enumerate(texts):
             unknown = share_unknown(requests[index].masked.text, text.ids, tokenizer.source)
             if unknown:
@@ -305,10 +309,13 @@ class Translator:
             return {}
         engine, chosen, better = SymbolEngine(self.engine.reference, self.artifact.tokenizer), [texts[i] for i in lost], {}
         for place, hypotheses in self._search([requests[index] for index in lost], chosen, config, engine):
-            found = decode_translation(requests[lost[place]].text, chosen[place], hypotheses, self.artifact.tokenizer.target)
-            looped, short = find_looped(chosen[place], hypotheses), any(self._find_short(chosen[place], hypotheses))
-            better[lost[place]] = dataclasses.replace(found, looped=looped, short=short)
+            better[lost[place]] = self._decode(requests[lost[place]].text, chosen[place], hypotheses)
         return better
+
+    def _decode(self, source: str, text: EncodedText, hypotheses: Sequence[Sequence[Hypothesis]]) -> Translation:
+        """Hypotheses → translation, with what is odd about it."""
+        found = decode_translation(source, text, hypotheses, self.artifact.tokenizer.target)
+        return dataclasses.replace(found, looped=find_looped(text, hypotheses), short=any(self._find_short(text, hypotheses)))
 
     def _obey_terms(
         self, requests: Sequence[Request], results: list[Translation], limits: Limits, config: SearchConfig

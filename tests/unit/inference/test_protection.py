@@ -13,9 +13,11 @@ from undivided.core.console import Console
 from undivided.core.ids import EOS, RESERVED
 from undivided.data.corpus import Pair
 from undivided.data.subwords import LEAST_PROTECTED, Tokenizer
+from undivided.formats.markup import Link, Span
 from undivided.formats.memory import Memory
 from undivided.formats.protection import Masked, check_protected, find_agreed, mask, mask_pair
 from undivided.formats.terms import Glossary, Term
+from undivided.inference.forcing import first_lost, prefix_with
 from undivided.inference.report import open_account
 from undivided.inference.restoration import each_once, has_each_once, is_nested, restore
 from undivided.inference.translation import Translation
@@ -196,3 +198,26 @@ def test_glossary_and_memory_on_the_command_line(folder, tmp_path):
     assert 'msgstr "BELLO"' in written
     assert "Schimmel" in written
     assert main(["translate", str(folder), str(tmp_path / "in.po"), "--glossary", str(tmp_path / "no.tsv")]) == 2
+
+
+def test_a_model_without_symbols_gets_a_second_try_and_the_verdict(folder):
+    translator = Translator(folder, engine="torch", threads=1)
+    translator.symbols = ()
+    lines = ["The %s sees a tree at https://example.org/a?b=1 today.", "The dog likes {name} again."]
+    found = list(translator.stream(lines))
+    lost = [check_protected(each.source, each.text) for each in found]
+    plain = [check_protected(line, text) for line, text in zip(lines, ["a b", "c d"])]
+    assert sum(map(len, lost)) < sum(map(len, plain))
+    for each, faults in zip(found, lost):
+        assert (translator.judge(each).name == "placeholder-lost") <= bool(faults)
+
+
+def test_what_was_lost_is_forced_where_attention_has_it():
+    found = Translation("Open %s in the window now.", "Öffnen Sie das im Fenster jetzt.", 0.0, True)
+    item = first_lost(found.source, found.text)
+    assert item is not None
+    links = [Link(Span(0, 4), Span(0, 6)), Link(Span(5, 7), Span(11, 14)), Link(Span(15, 21), Span(18, 25))]
+    assert prefix_with(item, found, links) == "Öffnen Sie %s"
+    assert prefix_with(item, found, links[:1]) == "Öffnen %s"
+    assert prefix_with(item, found, []) == "%s"
+    assert first_lost(found.source, "a %s") is None
