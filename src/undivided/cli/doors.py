@@ -18,7 +18,7 @@ def add_import(verbs: Any) -> None:
         "import",
         help="make a model folder from a model of another engine",
         description="Read a translator of another engine and write it as a model folder: Hugging Face Marian folders (OPUS-MT), "
-        "Marian's own .npz files, CTranslate2 folders, Argos packages. Nothing in them is run. The result is compared "
+        "Marian's own .npz files, fairseq checkpoints, CTranslate2 folders, Argos packages; GPT-2 and ViT. Nothing in them is run. The result is compared "
         "with the other engine where that is installed.",
     )
     verb.add_argument("path", help="a folder, an .argosmodel or .npz file, or owner/name on a Hugging Face hub (extra: hub)")

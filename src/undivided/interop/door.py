@@ -12,6 +12,7 @@ from typing import Any
 from undivided.artifact import Artifact, SingleStackArtifact, save_artifact
 from undivided.core.console import Console
 from undivided.core.errors import InputError
+from undivided.interop.fairseq_in import import_fairseq, is_fairseq
 from undivided.interop.foreign import Imported, plain_file, read_object
 from undivided.interop.hub import fetched_model, is_hub_name, note_origin
 from undivided.interop.parity import compare_logits, transformers_runtime
@@ -77,6 +78,13 @@ def read_model(source: Path, license: str = "") -> Imported:
         from undivided.interop.marian_npz import import_npz
 
         return import_npz(source, license)
+    if not (source / "config.json").exists() and is_fairseq(source):
+        return import_fairseq(source, license)
+    if not (source / "config.json").exists() and any(source.glob("*.pt")):
+        raise InputError(
+            f"{source}: a checkpoint (.pt) without the dictionaries of fairseq (dict.LANGUAGE.txt). Those of OpenNMT-py and eole "
+            "cannot be imported: their sources do not end with </s>, as ours do"
+        )
     if read_object(plain_file(source, "config.json")).get("format") == "undivided":
         raise InputError(f"{source}: a model folder of undivided already; use it as it is")
     from undivided.interop.marian_in import import_marian

@@ -47,7 +47,7 @@ def import_marian(folder: Path, license: str = "") -> Imported:
     vocabularies = _vocabularies(folder, theirs, spm, separate)
     try:
         recipe = _recipe(folder, theirs, tensors, separate)
-        ours = _tensors(theirs, tensors, vocabularies, recipe)
+        ours = rename_tensors(tensors, vocabularies, recipe)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise InputError(f"{folder}: not a Marian model of the expected form: {type(error).__name__}: {error}") from None
     sides = make_subwords(spm[0], vocabularies[0]), make_subwords(spm[1], vocabularies[1], reads=False)
@@ -156,7 +156,7 @@ def _own_positions(tensors: Tensors, width: int) -> bool:
     return not bool((stored[0] - sinusoids(len(stored[0]), width, "halves")).abs().max() < 1e-4)
 
 
-def _tensors(theirs: Mapping[str, Any], tensors: Tensors, vocabularies: tuple[Vocabulary, Vocabulary], recipe: Recipe) -> Tensors:
+def rename_tensors(tensors: Tensors, vocabularies: tuple[Vocabulary, Vocabulary], recipe: Recipe) -> Tensors:
     """Their weights under our names."""
 
     def linear(name: str) -> Linear:

@@ -6,6 +6,7 @@ followed that build dictionaries of tensors; every other one, and every name of 
 
 from __future__ import annotations
 
+import math
 import pickletools
 import struct
 import zipfile
@@ -50,6 +51,13 @@ class _Name(str):
     """A function or class that the program names."""
 
 
+class Inert:
+    """An object of a class that is not known here: what it was made from, and never the class itself."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.state = name, dict[str, Any]()
+
+
 class _Mark:
     """The start of a run of values on the stack."""
 
@@ -60,7 +68,9 @@ _MARK = _Mark()
 class _Machine:
     """Follows the instructions that build plain values."""
 
-    def __init__(self) -> None:
+    def __init__(self, inert: bool = False) -> None:
+        """With `inert`, names that are not allowed to run become data instead of errors."""
+        self.inert = inert
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
 
@@ -87,11 +97,14 @@ class _Machine:
             stack.append(self.named(argument))
         elif name == "BINPERSID":
             stack.append(_storage(stack.pop()))
-        elif name == "REDUCE":
+        elif name == "REDUCE" or (name == "NEWOBJ" and self.inert):
             arguments, function = stack.pop(), stack.pop()
-            stack.append(_build(function, arguments))
+            known = not self.inert or function in NAMES
+            stack.append(_build(function, arguments) if known else Inert(str(function)))
         elif name == "BUILD":
-            stack.pop()  # attributes of a dictionary, such as the versions of its modules
+            state = stack.pop()  # of a dictionary its attributes, such as the versions of its modules
+            if isinstance(stack[-1], Inert) and isinstance(state, dict):
+                stack[-1].state.update({str(key): value for key, value in state.items()})
         else:
             raise ValueError(f"it holds the instruction {name}, which no table of tensors needs")
 
@@ -119,7 +132,7 @@ class _Machine:
         if argument is None:
             name, module = self.stack.pop(), self.stack.pop()
             argument = f"{module} {name}"
-        if argument not in NAMES:
+        if argument not in NAMES and not self.inert:
             raise ValueError(f"it asks for {str(argument).replace(' ', '.')!r}, which is not allowed to run")
         return _Name(argument)
 
@@ -150,12 +163,16 @@ _VALUES = {
 
 
 def _as_dict(value: Any) -> dict[Any, Any]:
+    if isinstance(value, Inert):
+        return {}
     if type(value) is not dict:
         raise ValueError("it stores an item in something that is no dictionary")
     return value
 
 
 def _as_list(value: Any) -> list[Any]:
+    if isinstance(value, Inert):
+        return []
     if type(value) is not list:
         raise ValueError("it appends to something that is no list")
     return value
@@ -185,16 +202,34 @@ def _build(function: Any, arguments: Any) -> Any:
 
 def read_torch_file(path: Path) -> dict[str, Tensor]:
     """The tensors of a checkpoint, by name; of nested dictionaries the names are joined with dots."""
+    return _read(path, _Machine, "")[0]
+
+
+def read_checkpoint(path: Path, weights: str) -> tuple[dict[str, Tensor], Any]:
+    """The tensors of one dictionary of a checkpoint, and all of it as data, in which objects of unknown classes are inert."""
+    return _read(path, lambda: _Machine(inert=True), weights)
+
+
+def _read(path: Path, make: Callable[[], _Machine], weights: str) -> tuple[dict[str, Tensor], Any]:
     try:
         with path.open("rb") as stream:
-            return _read_zip(path) if zipfile.is_zipfile(stream) else _read_legacy(path)
+            return (_read_zip if zipfile.is_zipfile(stream) else _read_legacy)(path, make, weights)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (ValueError, IndexError, KeyError, TypeError, struct.error, zipfile.BadZipFile, RuntimeError, AttributeError) as error:
         raise InputError(f"{path}: no checkpoint of tensors alone, or damaged: {error}") from None
 
 
-def _read_zip(path: Path) -> dict[str, Tensor]:
+def _part(table: Any, weights: str) -> Any:
+    """The dictionary of a checkpoint that holds the weights."""
+    if not weights:
+        return table
+    if not isinstance(table, dict) or not isinstance(table.get(weights), dict):
+        raise ValueError(f"it has no table {weights!r}")
+    return table[weights]
+
+
+def _read_zip(path: Path, make: Callable[[], _Machine], weights: str) -> tuple[dict[str, Tensor], Any]:
     with zipfile.ZipFile(path) as archive:
         programs = [
             entry for entry in archive.infolist() if entry.filename.count("/") == 1 and entry.filename.endswith("/data.pkl")
@@ -209,17 +244,18 @@ def _read_zip(path: Path) -> dict[str, Tensor]:
                 raise ValueError(f"the entry {entry.filename} claims {entry.file_size:,} bytes, more than the file has")
             return archive.read(entry)
 
-        return _materialise(_Machine().run(archive.read(programs[0])), load)
+        table = make().run(archive.read(programs[0]))
+        return _materialise(_part(table, weights), load), table
 
 
-def _read_legacy(path: Path) -> dict[str, Tensor]:
+def _read_legacy(path: Path, make: Callable[[], _Machine], weights: str) -> tuple[dict[str, Tensor], Any]:
     """What PyTorch before 1.6 wrote: programs one after another, then the storages."""
     size = path.stat().st_size
     with path.open("rb") as stream:
         if _Machine().run(stream) != LEGACY_MAGIC:
             raise ValueError("it does not begin as a checkpoint of PyTorch does")
         _Machine().run(stream), _Machine().run(stream)
-        table = _Machine().run(stream)
+        table = make().run(stream)
         keys = _Machine().run(stream)
         widths = {each.storage.key: each.storage.dtype.itemsize for each in _flatten(table).values()}
         contents: dict[str, bytes] = {}
@@ -228,7 +264,7 @@ def _read_legacy(path: Path) -> dict[str, Tensor]:
             if not 0 <= count * widths[str(key)] <= size:
                 raise ValueError(f"a storage claims {count:,} numbers, more than the file has")
             contents[str(key)] = stream.read(count * widths[str(key)])
-        return _materialise(table, lambda storage: contents[storage.key])
+        return _materialise(_part(table, weights), lambda storage: contents[storage.key]), table
 
 
 def _flatten(value: Any, prefix: str = "") -> dict[str, StoredTensor]:
@@ -253,5 +289,7 @@ def _materialise(table: Any, load: Callable[[Storage], bytes]) -> dict[str, Tens
         last = stored.offset + sum((size - 1) * step for size, step in zip(stored.shape, stored.stride, strict=True))
         if min((stored.offset, *stored.shape, *stored.stride)) < 0 or last >= len(storages[key]):
             raise ValueError(f"{name} reaches past its storage")
+        if math.prod(stored.shape) > len(storages[key]):
+            raise ValueError(f"{name} claims {math.prod(stored.shape):,} numbers of a storage of {len(storages[key]):,}")
         result[name] = torch.as_strided(storages[key], stored.shape, stored.stride, stored.offset).clone()
     return result

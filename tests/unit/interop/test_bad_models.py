@@ -113,3 +113,24 @@ def test_an_existing_folder_is_not_written_over(folder, tmp_path, console):
     (tmp_path / "out" / "mine").write_text("x")
     with pytest.raises(InputError, match="exists already"):
         import_model(folder, tmp_path / "out", console)
+
+
+def test_a_tensor_that_repeats_its_numbers_cannot_ask_for_10_gb(tmp_path):
+    torch.save({"a": torch.zeros(1).expand(10 << 28)}, tmp_path / "a.bin")
+    assert (tmp_path / "a.bin").stat().st_size < 10_000
+    with pytest.raises(InputError, match="claims 2,684,354,560 numbers of a storage of 1"):
+        read_torch_file(tmp_path / "a.bin")
+
+
+def declare(tmp_path, size):
+    header = json.dumps({"model.shared.weight": {"dtype": "F32", "shape": [size >> 2], "data_offsets": [0, size]}}).encode()
+    return len(header).to_bytes(8, "little") + header + b"\0" * 64
+
+
+def test_safetensors_that_declare_10_gb_are_refused(folder, tmp_path, capsys):
+    (folder / "model.safetensors").write_bytes(declare(tmp_path, 10 << 30))
+    assert main(["import", str(folder), str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "model.safetensors: damaged" in said
+    assert not (tmp_path / "out").exists()
