@@ -18,8 +18,8 @@ def add_import(verbs: Any) -> None:
         "import",
         help="make a model folder from a model of another engine",
         description="Read a translator of another engine and write it as a model folder: Hugging Face Marian folders (OPUS-MT), "
-        "Marian's own .npz files, fairseq checkpoints, CTranslate2 folders, Argos packages; GPT-2 and ViT. Nothing in them is run. The result is compared "
-        "with the other engine where that is installed.",
+        "Marian's own .npz files, fairseq checkpoints, CTranslate2 folders, Argos packages; GPT-2 and ViT. Nothing in them is "
+        "run. The result is compared with the other engine where that is installed.",
     )
     verb.add_argument("path", help="a folder, an .argosmodel or .npz file, or owner/name on a Hugging Face hub (extra: hub)")
     verb.add_argument("out", help="the new model folder")
