@@ -4,8 +4,8 @@
 # make mutants  faults put into a copy of the package, one at a time: a test must notice each (docs/mutants.md)
 # make sbom   sbom.json: what is installed with it, as CycloneDX
 # make evalb  build EVALB, which the tests compare bracket scores with
-# make prove-adversary, prove-damage, prove-relatives, prove-resume, prove-shards, prove-multi30k, prove-formats, prove-import, prove-protection, prove-live   long proofs, each with a report under docs/
-# make bench-train, bench-translate, bench-scale, bench-quality, bench-distilled, bench-best, bench-start, bench-budget, bench-check   speed beside the peers, each with a report under docs/benchmarks/
+# make prove-adversary, prove-damage, prove-relatives, prove-resume, prove-shards, prove-multi30k, prove-formats, prove-import, prove-lines, prove-protection, prove-live   long proofs, each with a report under docs/
+# make bench-train, bench-translate, bench-scale, bench-quality, bench-distilled, bench-best, bench-start, bench-budget, bench-check, bench-sentences   speed beside the peers, each with a report under docs/benchmarks/
 # Each makes its own .venv the first time.
 
 PYTHON ?= python3
@@ -16,8 +16,8 @@ ONNXRUNTIME_WEB := 1.30.0
 AXE_CORE := 4.14.0
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: prove-adversary demo test mutants chromium onnxruntime-web axe-core check format sbom evalb prove-multi30k prove-damage prove-relatives prove-resume prove-shards clean prove-formats prove-import prove-protection prove-live \
-	bench-train bench-translate bench-scale bench-quality bench-distilled bench-best bench-start bench-budget bench-check
+.PHONY: prove-adversary demo test mutants chromium onnxruntime-web axe-core check format sbom evalb prove-multi30k prove-damage prove-relatives prove-resume prove-shards clean prove-formats prove-lines prove-import prove-protection prove-live \
+	bench-train bench-translate bench-scale bench-quality bench-distilled bench-best bench-start bench-budget bench-check bench-sentences
 
 demo: .venv/installed
 	$(BIN)/undivided demo --pair $(PAIR) --minutes $(MINUTES) --out demo
@@ -79,6 +79,9 @@ prove-protection: .venv/installed-dev
 prove-adversary: .venv/installed-dev
 	$(BIN)/python benchmarks/adversary.py
 
+prove-lines: .venv/installed-dev
+	$(BIN)/python benchmarks/lines.py
+
 prove-import: .venv/installed-dev
 	$(BIN)/python benchmarks/imports.py
 
@@ -95,7 +98,7 @@ prove-shards: .venv/installed-dev
 	$(BIN)/python benchmarks/shards.py
 
 # The peers get venvs of their own under .venv-peers/ the first time.
-bench-train bench-translate bench-scale bench-quality bench-distilled bench-best bench-start bench-budget bench-check: bench-%: .venv/installed-dev
+bench-train bench-translate bench-scale bench-quality bench-distilled bench-best bench-start bench-budget bench-check bench-sentences: bench-%: .venv/installed-dev
 	$(BIN)/python benchmarks/$*.py $(BENCH)
 
 .venv/python:
