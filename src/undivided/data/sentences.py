@@ -19,20 +19,21 @@ OPENING = "\"'“”„‘‚«»‹›([{「『（【《〈¿¡-–—•*"
 
 ABBREVIATIONS = {
     "": "dr prof mr mrs ms st vs etc approx fig figs no nos vol ed eds pp al inc ltd co corp dept est tel ca cf e.g i.e a.m p.m",
-    "en": "jr sr gen col sgt capt lt rep sen gov rev hon messrs mt ft sq ave blvd jan feb mar apr jun jul aug sept sep oct nov dec "
-    "ph.d u.s u.k u.n eq sec ch app",
-    "de": "bzw bspw z.b d.h u.a u.ä o.ä i.d.r i.a z.t z.zt s.o s.u v.a vgl ggf evtl inkl exkl zzgl abs art nr str hr fr frl hrsg "
-    "bd jh jhd mio mrd tsd usw usf etc ing dipl mag kap abb tab anm aufl sog geb gest",
-    "fr": "m mm mme mlle mgr me av env p.ex c.-à-d chap réf art éd tél janv févr avr juil sept oct nov déc",
-    "es": "sr sra srta sres d dña ud uds p.ej pág págs art núm tel avda cap ee.uu",
+    "en": "jr sr gen col sgt capt lt rep sen gov rev hon messrs mt ft sq ave blvd jan feb mar apr jun jul aug sept sep oct "
+    "nov dec ph.d u.s u.k u.n eq sec ch app appt rd esp viz",
+    "de": "bzw bspw z.b d.h u.a u.ä o.ä i.d.r i.a z.t z.zt s.o s.u v.a vgl ggf evtl inkl exkl zzgl abs art nr str hr fr frl "
+    "hrsg bd jh jhd mio mrd tsd usw usf etc ing dipl mag kap abb tab anm aufl sog geb gest o.g u.u jan feb apr jun "
+    "jul aug sep sept okt nov dez rd v.chr n.chr m.e allg",
+    "fr": "m mm mme mlle mgr me av env p.ex c.-à-d chap réf art éd tél janv févr avr juil sept oct nov déc apr j.-c",
+    "es": "sr sra srta sres d dña ud uds p.ej pág págs art núm tel avda cap ee.uu ej aprox av",
     "it": "sig sigg sig.ra dott dott.ssa ing avv pag pagg art cap ecc es p.es tel",
-    "nl": "dhr mevr bijv bv enz o.a m.b.t t.o.v d.w.z i.p.v blz nr",
-    "pt": "sr sra dra exmo exma pág págs art núm tel av ex p.ex",
+    "nl": "dhr mevr bijv bv enz o.a m.b.t t.o.v d.w.z i.p.v blz nr b.v m.a.w",
+    "pt": "sr sra dra exmo exma pág págs art núm tel av ex p.ex cap n.º",
     "pl": "np itd itp m.in tzw ul im wg tj godz nr str zob por r w",
     "cs": "např tzv tj atd apod č str ul mj viz",
     "sv": "t.ex bl.a d.v.s m.m o.s.v s.k kl nr",
     "da": "f.eks bl.a dvs m.m osv kl nr ca",
-    "ru": "т.е т.д т.п т.к т.н др пр стр рис табл ул им гг г в руб тыс млн млрд см",
+    "ru": "т.е т.д т.п т.к т.н др пр стр рис табл ул им гг г в руб тыс млн млрд см вв проф акад",
     "uk": "т.д т.п т.з ін див стор рис табл вул ім рр р грн тис млн млрд",
 }
 """Words that are written with a full stop inside a sentence, by language; those of "" in any."""

@@ -162,8 +162,8 @@ def _loops(block: Block) -> Numbers:
     """A word four times in a row, or two words in turn three times."""
     words = block.words
     found = np.zeros(len(block), bool)
-    # Words with more than a space between them are a list: Value 1, Value 2, Value 3.
-    is_next = np.concatenate([[False], words.start[1:] == words.end[:-1] + 1]) if len(words.start) else np.zeros(0, bool)
+    # Words with more than a comma and a space between them are a list: Value 1, Value 2, Value 3.
+    is_next = np.concatenate([[False], words.start[1:] <= words.end[:-1] + 2]) if len(words.start) else np.zeros(0, bool)
     for period, span in ((1, 4), (2, 6), (3, 9)):
         same = (words.hash[period:] == words.hash[:-period]) & (words.line[period:] == words.line[:-period]) & is_next[period:]
         found[words.line[_runs(same, span - period)]] = True
