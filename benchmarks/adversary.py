@@ -17,7 +17,6 @@ import shutil
 import sys
 import tempfile
 import time
-from datetime import date
 from pathlib import Path
 
 os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -26,7 +25,7 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 from attacks import engines, folders, places, sanitizer, streams, texts, trainings, verbs
 from attacks.pool import Result, run_trials
-from attacks.trial import FAULTS, Attack, Verdict
+from attacks.trial import Attack
 from attacks.world import build_world
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -54,36 +53,6 @@ def use_own_cache(home: Path) -> None:
     for path in known.glob("kernels-*"):
         shutil.copy2(path, home / "undivided")
     os.environ["XDG_CACHE_HOME"] = str(home)
-
-
-def describe(results: list[Result], options: argparse.Namespace, seconds: float) -> str:
-    total = sum(sum(each.verdicts.values()) - each.verdicts[Verdict.SKIPPED] for each in results)
-    counts = {fault: sum(each.verdicts[fault] for each in results) for fault in FAULTS}
-    held = sum(each.verdicts[Verdict.HELD] for each in results)
-    rows = []
-    for each in results:
-        ways = ", ".join(f"{way} {count}" for way, count in each.ways.most_common(4))
-        attack, count = each.attack, sum(each.verdicts.values())
-        rows.append(f"| {attack.name} | {attack.faults} | {attack.about} | {count} | {each.broken} | {ways} |")
-    return "\n".join(
-        [
-            "# Held against somebody who tries",
-            "",
-            f"Written by `benchmarks/adversary.py --seed {options.seed}` (`make prove-adversary`) on {date.today().isoformat()}, "
-            f"in {seconds / 60:.0f} minutes.",
-            "",
-            f"**{total:,} trials: {held:,} held, " + ", ".join(f"{count} {fault}" for fault, count in counts.items()) + ".**",
-            "",
-            "| attack | faults | what is done, and what must hold | trials | did not hold | how they ended |",
-            "|---|---|---|---|---|---|",
-            *rows,
-            *(
-                ["", "Did not hold:", "", *(f"- `{' '.join(fault.split())[-400:]}`" for each in results for fault in each.failures)]
-                if held < total
-                else []
-            ),
-        ]
-    )
 
 
 def attack(chosen: list[Attack], home: Path, options: argparse.Namespace) -> list[Result]:
@@ -121,7 +90,7 @@ def main() -> None:
         results = attack(chosen, home, options)
     finally:
         shutil.rmtree(home, ignore_errors=True)
-    text = describe(results, options, time.monotonic() - began)
+    text = describe(results, f"benchmarks/adversary.py --seed {options.seed}", time.monotonic() - began)
     print(text)
     if options.share == 1 and not options.only and options.number is None:
         Path(options.report).write_text(text + "\n", encoding="utf-8")

@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 import traceback
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -144,12 +144,3 @@ def _kill(group: int) -> None:
     """End whatever a trial left running in its own group."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
-
-
-def count_by_fault(results: Iterable[Result]) -> dict[str, Counter[str]]:
-    """Verdicts by the number of the fault."""
-    found: dict[str, Counter[str]] = defaultdict(Counter)
-    for result in results:
-        for fault in result.attack.faults.split():
-            found[fault].update(result.verdicts)
-    return found

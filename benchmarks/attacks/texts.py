@@ -254,7 +254,8 @@ def hostile_recipe(trial: Trial) -> str:
     else:
         for _ in range(chance.randint(1, 3)):
             key = chance.choice(list(base))
-            base[key] = chance.choice([None, [], 1, "a", True, {"x": 1}, [base[key]], {chance.choice(list(base[key])): [[["a"]]]}])
+            inner = chance.choice(sorted(base[key])) if isinstance(base[key], dict) else "x"
+            base[key] = chance.choice([None, [], 1, "a", True, {"x": 1}, [base[key]], {inner: [[["a"]]]}])
         text = json.dumps(base)
     path = trial.folder / "r.yaml"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))

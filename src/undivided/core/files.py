@@ -9,7 +9,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -115,6 +115,17 @@ def temporary_name(path: Path, suffix: str) -> Path:
     return path.with_name(f"{path.name}.{os.getpid()}.{suffix}")
 
 
+_open_parts: set[Path] = set()
+"""What this process has not completed."""
+
+
+def remove_open_parts() -> None:
+    """Remove what this process has not completed: it ends now, whatever it is doing."""
+    for part in list(_open_parts):
+        with suppress(OSError):
+            part.unlink()
+
+
 @contextmanager
 def open_atomic(path: Path) -> Iterator[BinaryIO]:
     """Write a file so that at every moment the old or the new one is there, whole and on the disk.
@@ -123,6 +134,7 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
     """
     remove_abandoned_files(path, PART)
     part = temporary_name(path, PART)
+    _open_parts.add(part)
     try:
         with _create_held(part) as stream:
             yield stream
@@ -135,6 +147,8 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+    finally:
+        _open_parts.discard(part)
     fsync(path.parent)
 
 

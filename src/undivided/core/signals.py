@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from undivided.core.errors import UndividedError
+from undivided.core.files import remove_open_parts
 
 ENGINE_THREAD = "undivided-engine"
 """What the names of threads begin with that run native code which nothing can interrupt."""
@@ -94,7 +95,7 @@ def stop_in_time(ask: Callable[[int], None]) -> Iterator[None]:
         if asked:
             return
         asked.append(number)
-        timer = threading.Timer(DEADLINE, os._exit, (128 + number,))
+        timer = threading.Timer(DEADLINE, _end_at_once, (128 + number,))
         timer.daemon = True
         timer.start()
         ask(number)
@@ -105,6 +106,12 @@ def stop_in_time(ask: Callable[[int], None]) -> Iterator[None]:
     finally:
         for number in (signal.SIGINT, signal.SIGTERM) if asked else ():
             signal.signal(number, signal.SIG_IGN)
+
+
+def _end_at_once(code: int) -> None:
+    """End the process in the middle of whatever it does, without half a file."""
+    remove_open_parts()
+    os._exit(code)
 
 
 def end_in_order(code: int) -> None:
