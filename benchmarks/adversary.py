@@ -25,6 +25,7 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 from attacks import engines, folders, places, sanitizer, streams, texts, trainings, verbs
 from attacks.pool import Result, run_trials
+from attacks.report import describe
 from attacks.trial import Attack
 from attacks.world import build_world
 
