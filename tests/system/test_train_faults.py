@@ -108,6 +108,22 @@ def test_after_some_in_a_row_training_goes_back_with_a_lower_rate(recipe, tmp_pa
     assert events(run, "step")[-1]["rate"] < 0.26 * 0.01
 
 
+def test_weights_that_are_not_finite_are_not_validated(recipe, tmp_path, monkeypatch):
+    """Between two checkpoints too: nothing can be translated with them."""
+    said, update, spoilt = io.StringIO(), Trainer._update, []
+
+    def spoil(self, loss):
+        update(self, loss)
+        if self.state.step == 6 and not spoilt:
+            spoilt.append(self.run.parameters[0].data.view(-1)[0].fill_(math.nan))
+
+    monkeypatch.setattr(Trainer, "_update", spoil)
+    settings = at(recipe, tmp_path / "run", validate_every=6)
+    settings["data"] = settings["data"] | {"valid": settings["data"]["train"]}
+    train(settings, Console(stream=said))
+    assert "step 6: weights are not finite; back to step 4" in said.getvalue()
+
+
 def test_before_the_first_checkpoint_it_goes_back_to_the_beginning(recipe, tmp_path, monkeypatch):
     said = io.StringIO()
     spoiled(monkeypatch, lambda trainer: trainer.state.rate_factor == 1 and trainer.state.step > 0)

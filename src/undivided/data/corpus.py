@@ -12,7 +12,7 @@ from undivided.core.console import plural
 from undivided.core.errors import InputError
 from undivided.core.files import sha256_of
 from undivided.data.encodings import advise
-from undivided.data.text_files import MAX_LINE_BYTES, raw_lines
+from undivided.data.text_files import LINE_COST, MAX_HELD_BYTES, MAX_LINE_BYTES, raw_lines, too_much_text
 
 
 class Pair(NamedTuple):
@@ -101,6 +101,17 @@ def read_pairs(files: CorpusFiles, config: DataConfig, report: CorpusReport, wit
         if _is_usable(number, fault, config, report) and number not in without:
             report.target_bytes += len(raw_target or b"")
             yield pair
+
+
+def hold_pairs(files: CorpusFiles, config: DataConfig) -> list[Pair]:
+    """The good pairs of a corpus that is held in memory; one that is too large for that is refused."""
+    pairs, held = [], 0
+    for pair in read_pairs(files, config, CorpusReport(corpus_name(files))):
+        held += len(pair.source) + len(pair.target) + 2 * LINE_COST
+        if held > MAX_HELD_BYTES:
+            raise too_much_text(corpus_name(files), pair.line)
+        pairs.append(pair)
+    return pairs
 
 
 def read_texts(files: CorpusFiles, config: DataConfig, report: CorpusReport) -> Iterator[str]:

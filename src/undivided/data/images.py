@@ -14,7 +14,7 @@ import numpy as np
 from undivided.core.console import plural
 from undivided.core.errors import InputError
 from undivided.core.files import write_atomic
-from undivided.data.text_files import decompression_errors, open_bytes, raw_lines
+from undivided.data.text_files import decompression_errors, open_bytes, read_lines
 
 MAX_IDX_VALUES = 1 << 30
 """Most values of an IDX file: twenty times the training images of MNIST."""
@@ -128,10 +128,7 @@ def _resize(images: np.ndarray, size: int, axis: int) -> np.ndarray:
 def read_labels(path: str | Path, classes: Sequence[str]) -> list[str]:
     """The class name of each image: lines of a text file, or numbers of an IDX file that index `classes`."""
     if not is_idx(path):
-        try:
-            return [line.decode("utf-8").strip() for line in raw_lines(path)]
-        except UnicodeDecodeError:
-            raise InputError(f"{path}: not a file of labels: neither IDX nor UTF-8 text") from None
+        return [line.strip() for line in read_lines(path)]
     numbers = read_idx(path)
     if numbers.ndim != 1:
         raise InputError(f"{path}: labels have one dimension, not {numbers.ndim}")

@@ -13,7 +13,7 @@ from undivided.core.console import Console, plural
 from undivided.core.errors import InputError
 from undivided.core.files import read_json, sha256_of
 from undivided.core.manifest import current_folder
-from undivided.data.corpus import CorpusReport, Pair, check_corpora, corpus_name, read_pairs
+from undivided.data.corpus import Pair, check_corpora, hold_pairs
 from undivided.training.resume import Record, read_record, record_path
 
 
@@ -127,4 +127,4 @@ def _is_here(files: CorpusFiles, digests: dict[str, str]) -> bool:
 
 
 def _pairs(files: CorpusFiles, recipe: Recipe) -> list[Pair]:
-    return list(read_pairs(files, recipe.data, CorpusReport(corpus_name(files))))
+    return hold_pairs(files, recipe.data)

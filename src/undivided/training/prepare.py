@@ -18,7 +18,7 @@ from undivided.core.console import Console, Progress, plural
 from undivided.core.errors import IncompatibleSettings, InputError
 from undivided.core.files import BUILDING, write_atomic
 from undivided.core.locks import lock_folder, remove_abandoned
-from undivided.data.corpus import CorpusReport, Pair, corpus_name, read_pairs
+from undivided.data.corpus import CorpusReport, Pair, corpus_name, hold_pairs, read_pairs
 from undivided.data.holdout import Lines
 from undivided.data.store import Rewrite, Store, as_it_is, open_store
 from undivided.data.subwords import Tokenizer
@@ -60,7 +60,7 @@ class Prepared:
         """What quality is measured on: the pairs of the validation files or, where none are named, those held out."""
         data = self.recipe.data
         if data.valid or not self.held_out:
-            return [pair for files in data.valid for pair in _read_all(files, data)]
+            return [pair for files in data.valid for pair in hold_pairs(files, data)]
         new = len(data.train) - len(data.old_train)
         return [
             pair

@@ -6,8 +6,9 @@ import pytest
 from undivided.config import CorpusFiles, DataConfig
 from undivided.core.errors import InputError
 from undivided.core.files import sha256_of
-from undivided.data.corpus import CorpusReport, check_corpora, corpus_digests, read_pairs
-from undivided.data.text_files import raw_lines, zstd_module
+from undivided.data import corpus, text_files
+from undivided.data.corpus import CorpusReport, check_corpora, corpus_digests, hold_pairs, read_pairs
+from undivided.data.text_files import raw_lines, read_lines, zstd_module
 
 PACKERS = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstd_module().compress}
 
@@ -144,3 +145,18 @@ def test_digests(two_files):
     files = two_files(b"x\n", b"y\n")
     assert corpus_digests([files]) == {files.source: sha256_of(files.source), files.target: sha256_of(files.target)}
     assert sha256_of(files.source) != sha256_of(files.target)
+
+
+def test_what_is_held_in_memory_has_a_limit(tmp_path, monkeypatch):
+    """A few kilobytes that are compressed can be gigabytes."""
+    for side in ("a", "b"):
+        with gzip.open(tmp_path / f"{side}.gz", "wb") as stream:
+            stream.write(f"line {side}\n".encode() * 2000)
+    files = CorpusFiles(str(tmp_path / "a.gz"), str(tmp_path / "b.gz"))
+    assert len(read_lines(tmp_path / "a.gz")) == len(hold_pairs(files, DataConfig())) == 2000
+    for module in (corpus, text_files):
+        monkeypatch.setattr(module, "MAX_HELD_BYTES", 100_000)
+    with pytest.raises(InputError, match=r"a\.gz: too large to be held in memory"):
+        read_lines(tmp_path / "a.gz")
+    with pytest.raises(InputError, match="too large to be held in memory"):
+        hold_pairs(files, DataConfig())

@@ -435,3 +435,17 @@ def test_whoever_watches_sees_every_batch(translator, monkeypatch):
         list(TorchEngine(translator.artifact).search(rows, SearchConfig(beam_size=1), [[]] * len(rows), range(len(rows))))
     assert sum(sentences_seen) == len(rows)
     assert len(sentences_seen) > 1
+
+
+def test_batches_for_ctranslate2_do_not_depend_on_the_number_of_threads(model):
+    """Sums in a batch of another size are rounded differently, and in a rare line that decides."""
+    pytest.importorskip("ctranslate2", reason="the extra ctranslate2 is not installed")
+    plans = []
+    for threads in (1, 2, 5):
+        engine, plan = Translator(model, threads=threads, engine="ctranslate2").engine, []
+        submit = engine._submit
+        engine._submit = lambda batch, *rest, plan=plan, submit=submit: (plan.append(batch), submit(batch, *rest))[1]
+        rows = [[7] * (1 + number % 9) + [EOS] for number in range(300)]
+        assert len(list(engine.search(rows, SearchConfig(beam_size=2, max_extra=2), [[]] * 300, range(300)))) == 300
+        plans.append(plan)
+    assert plans[0] == plans[1] == plans[2]

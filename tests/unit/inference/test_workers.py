@@ -659,3 +659,17 @@ def test_ray_writes_the_same_replaces_the_dead_and_listens_to_this_machine_only(
     assert capfd.readouterr().err.count("a worker died at lines ") == 2
     assert found
     assert set(found) <= LOOPBACK
+
+
+def test_a_ray_that_does_not_start_is_said(monkeypatch):
+    """On a busy machine Ray gives up with a bare Exception."""
+    ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
+    from undivided.core.errors import UndividedError
+    from undivided.inference.workers.ray_pool import connect_ray
+
+    def give_up(**_):
+        raise Exception("The current node timed out during startup.")
+
+    monkeypatch.setattr(ray, "init", give_up)
+    with pytest.raises(UndividedError, match="--ray local: Ray did not start: The current node timed out"):
+        connect_ray("local", 1)

@@ -235,6 +235,29 @@ def test_a_language_model_from_text_to_text(tmp_path, text, run):
         assert (ran.code, message in ran.err) == (2, True), ran.err
 
 
+def test_many_prompts_are_continued_in_batches_and_come_out_as_they_do_alone(tmp_path, text, run, monkeypatch):
+    from undivided.cli import generate
+    from undivided.data.subwords import to_one_line
+    from undivided.inference import generate as generating
+
+    out = train(text_recipe(tmp_path / "m", "decoder_only", text), Console(quiet=True))
+    prompts = [source[:3] for source, _ in sentences(9)]
+    samples = {"sample": True, "n_best": 2, "seed": 3}
+    whole = [Generator(out).text(prompts, **more) for more in ({}, samples)]
+    batches, real = [], generating.continue_prompts
+    monkeypatch.setattr(generating, "continue_prompts", lambda *given: (batches.append(len(given[2])), real(*given))[1])
+    monkeypatch.setattr(generating, "BATCH_ROWS", 8)
+    texts = [[[each.text for each in row] for row in found] for found in whole]
+    for more, right in zip(({}, samples), texts):
+        assert [[each.text for each in row] for row in Generator(out).text(prompts, **more)] == right
+    assert max(batches) <= 4
+    assert len(batches) > 4
+    # The command reads its input in chunks.
+    monkeypatch.setattr(generate, "CHUNK_LINES", 4)
+    done = run("generate", out, *prompts, "--sample", "--n-best", "2", "--seed", "3")
+    assert done.out.split("\n")[:-1] == [to_one_line(text) for row in texts[1] for text in row]
+
+
 def test_lines_may_be_texts_of_their_own(tmp_path, text):
     """Then what a model thinks of a text does not depend on the order of its lines; of one text, it does."""
     lines = [*dict.fromkeys(Path(text[0]).read_text(encoding="utf-8").splitlines())][:20]

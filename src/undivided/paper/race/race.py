@@ -20,7 +20,7 @@ from undivided.config.settings import Values, merge, suggest
 from undivided.core.console import Console
 from undivided.core.errors import InputError
 from undivided.core.files import write_atomic
-from undivided.data.corpus import CorpusReport, corpus_digests, corpus_name, read_pairs
+from undivided.data.corpus import corpus_digests, hold_pairs
 from undivided.inference.translator import Translator
 from undivided.models import make_model
 from undivided.paper.race.reach import Reach, measure_reach
@@ -193,7 +193,7 @@ def measure_for_race(model: Path, test: CorpusFiles, digests: dict[str, str], co
     key = fingerprint((model / "manifest.json").read_text(), sorted(digests.values()), "race")
     path = model.parent / f"{model.name}-race-{key}.json"
     if not path.exists():
-        pairs = list(read_pairs(test, translator.artifact.recipe.data, CorpusReport(corpus_name(test))))
+        pairs = hold_pairs(test, translator.artifact.recipe.data)
         sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
         tokens, seconds = _translate_timed(translator, sources[:SPEED_LINES])
         found = {

@@ -17,7 +17,7 @@ from undivided.config.settings import Values, merge
 from undivided.core.console import Console, Progress
 from undivided.core.errors import InputError
 from undivided.core.files import write_atomic
-from undivided.data.corpus import CorpusReport, corpus_digests, corpus_name, read_pairs
+from undivided.data.corpus import corpus_digests, hold_pairs
 from undivided.inference.score import bleu_metric
 from undivided.inference.translator import Translator
 from undivided.paper.runs import fingerprint, pin_settings, read_facts, train_or_load
@@ -149,7 +149,7 @@ def measure(model: Path, test: CorpusFiles, digests: dict[str, str], console: Co
     path = model.parent / f"{model.name}-{key}.json"
     if not path.exists():
         recipe, facts = translator.artifact.recipe, read_facts(model)
-        pairs = list(read_pairs(test, recipe.data, CorpusReport(corpus_name(test))))
+        pairs = hold_pairs(test, recipe.data)
         sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
         progress = Progress(console, "translated lines", len(sources))
         outputs = [result.text for result in translator.stream(sources, advance=progress.advance, n_best=1, sentences=False)]

@@ -11,7 +11,7 @@ from undivided.config import CorpusFiles, Recipe
 from undivided.core.console import Console, plural
 from undivided.core.errors import InputError
 from undivided.core.ids import EOS
-from undivided.data.corpus import CorpusReport, corpus_name, read_pairs, read_texts
+from undivided.data.corpus import CorpusReport, corpus_name, hold_pairs, read_texts
 from undivided.data.store import chunks
 from undivided.data.subwords import Subwords
 from undivided.inference.generate import to_streams
@@ -92,7 +92,7 @@ def drop_long_rows(rows: Iterable[Row], recipe: Recipe, name: str, console: Cons
 
 def read_labelled_texts(files: CorpusFiles, recipe: Recipe, subwords: Subwords, console: Console) -> tuple[list[Row], list[int]]:
     """Texts that fit, and the places of their labels in the list of classes."""
-    pairs = list(read_pairs(files, recipe.data, CorpusReport(corpus_name(files))))
+    pairs = hold_pairs(files, recipe.data)
     rows = list(encode_texts((pair.source for pair in pairs), subwords))
     number = {name: place for place, name in enumerate(recipe.data.classes)}
     most = recipe.data.max_length - 1
