@@ -58,7 +58,7 @@ def show(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
         assert [url for url in asked if not url.startswith("blob:")] == [address]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def serve(
     model: Path, spawn: Callable[..., subprocess.Popen[bytes]], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., str]]:
@@ -93,6 +93,12 @@ def serve(
         server.terminate()
     for server in started:
         server.wait(30)
+
+
+@pytest.fixture(scope="session")
+def address(serve: Callable[..., str]) -> str:
+    """A server with the usual limits, whose page translates at once."""
+    return serve("--frontend-timeout", "20")
 
 
 class Opened(NamedTuple):

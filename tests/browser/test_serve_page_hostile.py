@@ -58,11 +58,6 @@ def assert_harmless(tab):
     assert tab.evaluate("document.baseURI") == tab.url
 
 
-@pytest.fixture(scope="module")
-def address(serve):
-    return serve("--frontend-timeout", "0")
-
-
 def test_the_check_itself_notices_markup(open_page, address):
     """What the policy refuses is reported by the console, and an element that is not the page's is seen."""
     said = []
@@ -182,8 +177,8 @@ def test_script_in_errors(open_page, address):
     tab = open_page(address, says="400")
     current = {}
     tab.route("**/v1/translate", lambda route: route.fulfill(status=400, body=json.dumps(current), content_type="application/json"))
-    for number, payload in enumerate(PAYLOADS):
-        current["error"] = payload
-        tab.fill("#text", f"x{number}")
-        wait_until(tab, "(wanted) => document.getElementById('problem').textContent === wanted", payload)
+    for start in range(0, len(PAYLOADS), 10):
+        current["error"] = " ".join(PAYLOADS[start : start + 10])
+        tab.fill("#text", f"x{start}")
+        wait_until(tab, "(wanted) => document.getElementById('problem').textContent === wanted", current["error"])
     assert_harmless(tab)
