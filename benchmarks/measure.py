@@ -67,6 +67,17 @@ PEERS = {
         ),
     ),
     "torch": Peer("with_torch", ("torch==2.13.0 numpy==2.4.6",)),
+    # Its pipeline for translation is gone in version 5.
+    "transformers4": Peer("with_pipeline", ("transformers==4.57.6 sentencepiece==0.2.2 sacremoses==0.1.1",)),
+    # What splits text into sentences there is imported, but not run.
+    "argos": Peer(
+        "with_argos",
+        (
+            "--no-deps argostranslate==1.11.0 stanza==1.10.1 minisbd==0.9.5",
+            "ctranslate2==4.8.4 sentencepiece==0.2.2 sacremoses==0.1.1 onnxruntime==1.31.1",
+            "packaging requests emoji tqdm networkx protobuf",
+        ),
+    ),
     "ctranslate2": Peer("with_ctranslate2", ("ctranslate2==4.8.4",), needs_torch=False),
 }
 

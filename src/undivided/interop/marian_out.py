@@ -1,4 +1,4 @@
-"""Export a translator as `MarianMTModel`, `MarianTokenizer` and `pipeline("translation")` of `transformers` load it.
+"""Export a translator as `MarianMTModel` and `MarianTokenizer` of `transformers` load it (and version 4's translation pipeline).
 
 Post-norm models become Marian, pre-norm ones Pegasus, which is Marian with the norms before the sub-layers. Sines and cosines
 that alternate, as in the paper, are put into halves by a new order of the d_model dimensions, which no layer notices.
@@ -145,8 +145,9 @@ def _tensors(artifact: Artifact, sides: Sides, orders: list[Vocabulary], shared:
             found |= {f"model.{side}.layers.{place}.{name}": tensor for name, tensor in _layer(layer).items()}
         if config.norm == "pre":
             found |= {f"model.{side}.layer_norm.{kind}": ours[f"{side}_norm.{kind}"][halves] for kind in ("weight", "bias")}
-        if config.positions not in ("sinusoidal", "halves"):
-            found[f"model.{side}.embed_positions.weight"] = _positions(artifact)
+        # Marian makes its sinusoids by itself; Pegasus does too, but warns where the file has none.
+        if config.positions not in ("sinusoidal", "halves") or config.norm == "pre":
+            found[f"model.{side}.embed_positions.weight"] = _positions(artifact)[:, halves]
     return {name: tensor.clone() for name, tensor in found.items()}
 
 

@@ -6,12 +6,16 @@ import sys
 import zipfile
 
 import pytest
+import sentencepiece
 import torch
 
+from marian_models import sentences
 from undivided.artifact import load_artifact
 from undivided.cli import main
+from undivided.config import SearchConfig
 from undivided.core.errors import InputError
 from undivided.inference.engines import ctranslate2_spec
+from undivided.inference.search import search
 from undivided.interop.ctranslate2_in import read_variables
 from undivided.interop.door import import_model
 from undivided.interop.export import export_model
@@ -44,6 +48,27 @@ def test_a_folder_comes_back_as_it_went_out(kind, tmp_path, console):
     line = "Under the old tree."
     assert back.tokenizer.source.encode([line]) == ours.tokenizer.source.encode([line])
     assert torch.allclose(logits_of(back)[:, 3:], logits_of(ours)[:, 3:], atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ctranslate2_translates_as_we_do(kind, tmp_path, console):
+    import ctranslate2
+
+    ours = make_translator(tmp_path / "ours", KINDS[kind])
+    export_model(tmp_path / "ours", tmp_path / "out", "ctranslate2", console)
+    translator = ctranslate2.Translator(str(tmp_path / "out"), inter_threads=1, intra_threads=1)
+    split = sentencepiece.SentencePieceProcessor(str(tmp_path / "out" / "source.spm"))
+    for line in sentences(6, 9):
+        row = ours.tokenizer.source.encode([line])
+        for beams in (1, 4):
+            # Without a length penalty no later hypothesis can win, so that it does not matter when a search ends.
+            config = SearchConfig(beam_size=beams, length_penalty=0.0, max_extra=20)
+            best = search(ours.model, row, config, torch.device("cpu"))[0][0]
+            found = translator.translate_batch(
+                [split.encode(line, out_type=str)], beam_size=beams, length_penalty=0, disable_unk=True,
+                max_decoding_length=len(row[0]) + 19, suppress_sequences=[["<pad>"], ["<s>"]],
+            )[0].hypotheses[0]  # fmt: skip
+            assert found == ours.tokenizer.target.pieces(best.tokens)
 
 
 def test_the_example_runs(tmp_path, console):
