@@ -23,7 +23,8 @@ PYTHON = ROOT / ".venv-peers" / "argos" / "bin" / "python"
 def test_argos_translate_installs_the_package_and_translates(model, tmp_path, console):
     export_model(model, tmp_path / "a.argosmodel", "argos", console)
     lines = [source for source, _ in sentences(10, seed=3)]
-    homes = dict.fromkeys(("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "ARGOS_PACKAGES_DIR"), str(tmp_path / "theirs"))
+    homes = dict.fromkeys(("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"), str(tmp_path / "theirs"))
+    homes["ARGOS_PACKAGES_DIR"] = str(tmp_path / "packages")
     program = [PYTHON, ROOT / "benchmarks" / "peers" / "with_argos.py", tmp_path / "a.argosmodel", "en", "de"]
     found = subprocess.run(
         program,

@@ -10,6 +10,7 @@ import sentencepiece
 import torch
 
 from marian_models import sentences
+from samples import sentences as pairs
 from undivided.artifact import load_artifact
 from undivided.cli import main
 from undivided.config import SearchConfig
@@ -50,25 +51,37 @@ def test_a_folder_comes_back_as_it_went_out(kind, tmp_path, console):
     assert torch.allclose(logits_of(back)[:, 3:], logits_of(ours)[:, 3:], atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_ctranslate2_translates_as_we_do(kind, tmp_path, console):
+def translations(ours, folder, lines, beams):
+    """The pieces that CTranslate2 writes by its own API, and those that we write."""
     import ctranslate2
 
+    translator = ctranslate2.Translator(str(folder), inter_threads=1, intra_threads=1)
+    split = sentencepiece.SentencePieceProcessor(str(folder / "source.spm"))
+    rows = ours.tokenizer.source.encode(lines)
+    # Without a length penalty no later hypothesis can win, so that it does not matter when a search ends.
+    best = search(ours.model, rows, SearchConfig(beam_size=beams, length_penalty=0.0, max_extra=20), torch.device("cpu"))
+    found = [
+        translator.translate_batch(
+            [split.encode(line, out_type=str)], beam_size=beams, length_penalty=0, disable_unk=True, min_decoding_length=0,
+            max_decoding_length=len(row) + 19, suppress_sequences=[["<pad>"], ["<s>"]],
+        )[0].hypotheses[0]
+        for line, row in zip(lines, rows)
+    ]  # fmt: skip
+    return found, [ours.tokenizer.target.pieces(each[0].tokens) for each in best]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ctranslate2_translates_greedily_as_we_do(kind, tmp_path, console):
     ours = make_translator(tmp_path / "ours", KINDS[kind])
     export_model(tmp_path / "ours", tmp_path / "out", "ctranslate2", console)
-    translator = ctranslate2.Translator(str(tmp_path / "out"), inter_threads=1, intra_threads=1)
-    split = sentencepiece.SentencePieceProcessor(str(tmp_path / "out" / "source.spm"))
-    for line in sentences(6, 9):
-        row = ours.tokenizer.source.encode([line])
-        for beams in (1, 4):
-            # Without a length penalty no later hypothesis can win, so that it does not matter when a search ends.
-            config = SearchConfig(beam_size=beams, length_penalty=0.0, max_extra=20)
-            best = search(ours.model, row, config, torch.device("cpu"))[0][0]
-            found = translator.translate_batch(
-                [split.encode(line, out_type=str)], beam_size=beams, length_penalty=0, disable_unk=True,
-                max_decoding_length=len(row[0]) + 19, suppress_sequences=[["<pad>"], ["<s>"]],
-            )[0].hypotheses[0]  # fmt: skip
-            assert found == ours.tokenizer.target.pieces(best.tokens)
+    theirs, wanted = translations(ours, tmp_path / "out", sentences(6, 9), 1)
+    assert theirs == wanted
+
+
+def test_ctranslate2_finds_our_beams(model, tmp_path, console):
+    export_model(model, tmp_path / "out", "ctranslate2", console)
+    theirs, wanted = translations(load_artifact(model), tmp_path / "out", [source for source, _ in pairs(20, seed=4)], 4)
+    assert theirs == wanted
 
 
 def test_the_example_runs(tmp_path, console):
