@@ -27,6 +27,11 @@ def add_serve(verbs: Any) -> None:
         "models", nargs="*", metavar="MODEL", help="model folders; en-de=FOLDER where a folder does not say its languages"
     )
     verb.add_argument("--new-key", metavar="NAME", help="add an API key to --api-keys-db-path, print it, and end")
+    verb.add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        help="serve by --workers replicas of a Ray cluster; `local` starts one here (pip install 'ray[serve]')",
+    )
     add_settings(verb, ServeConfig)
     add_compute(verb, "auto")
     add_quiet(verb)
@@ -54,8 +59,10 @@ def run_serve(options: argparse.Namespace) -> None:
 
         from undivided.serve.access import add_key
         from undivided.serve.models import Engine, ModelFolder
-        from undivided.serve.server import Job, check_openness, open_port, run_server, state_folder
-    except ImportError as error:
+        from undivided.serve.server import Job, check_openness, run_server, state_folder
+    except ModuleNotFoundError as error:
+        if str(error.name).startswith("undivided"):
+            raise
         raise InputError(f"{error.name} is not installed: pip install 'undivided[serve]'") from None
     if options.new_key is not None:
         print(add_key(config.api_keys_db_path, options.new_key))
@@ -65,8 +72,14 @@ def run_serve(options: argparse.Namespace) -> None:
         raise InputError("no model: undivided serve MODEL …")
     check_openness(config)
     engine = Engine(options.engine, options.device, options.threads, options.trust)
-    with state_folder() as files, open_port(config) as listener:
-        job = Job([ModelFolder.parse(each) for each in options.models], config, engine, files, options.quiet)
-        number = run_server(job, console, listener)
-    if number == signal.SIGINT:
+    folders = [ModelFolder.parse(each) for each in options.models]
+    with state_folder() as files:
+        job = Job(folders, config, engine, files, options.quiet)
+        if options.ray is not None:
+            from undivided.serve.ray_replicas import run_on_ray
+
+            number = run_on_ray(job, options.ray, console)
+        else:
+            number = run_server(job, console)
+    if number == signal.SIGINT:  # SIGTERM is the usual end of a server, and no failure.
         raise Stopped(number, "stopped; everything that was accepted is answered")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
+from fastapi.openapi.utils import get_openapi
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -42,6 +43,7 @@ def make_app(service: Service) -> Guard:
     app.add_api_route("/docs", docs, include_in_schema=False, response_class=HTMLResponse)
     if not service.config.disable_web_ui:
         add_page(app)
+    app.openapi = lambda: describe(app, service)  # type: ignore[method-assign]
     app.add_exception_handler(Refusal, refuse)
     app.add_exception_handler(HTTPException, refuse_http)
     for kind in (ClientGone, ClientDisconnect):
@@ -49,6 +51,21 @@ def make_app(service: Service) -> Guard:
     app.add_exception_handler(Exception, fail)
     guard: Guard = app.state.guard
     return guard
+
+
+def describe(app: FastAPI, service: Service) -> dict[str, Any]:
+    """The description of the API, which names the languages of this server."""
+    if app.openapi_schema is None:
+        codes = service.models.codes
+        spec = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        for operation in (each for path in spec["paths"].values() for each in path.values()):
+            for content in operation.get("requestBody", {}).get("content", {}).values():
+                known = content["schema"]["properties"]
+                for name, more in (("source", ["auto"] if "/v1/look" not in operation["operationId"] else []), ("target", [])):
+                    if name in known:
+                        known[name] = {"type": "string", "enum": [*more, *codes]}
+        app.openapi_schema = spec
+    return app.openapi_schema
 
 
 def add_page(app: FastAPI) -> None:
@@ -96,7 +113,13 @@ def describe_refusal(path: str, error: Refusal) -> dict[str, Any]:
 
 async def refuse_http(request: Request, error: Any) -> Response:
     """What the framework refuses: an unknown path, another method."""
-    return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        # The framework names the methods of one route, and two may share a path.
+        path = getattr(request.scope.get("route"), "path", "")
+        if methods := request.app.openapi()["paths"].get(path):
+            headers["allow"] = ", ".join(sorted(map(str.upper, methods)))
+    return JSONResponse({"error": str(error.detail)}, error.status_code, headers)
 
 
 async def forget(request: Request, error: Exception) -> Response:

@@ -50,8 +50,17 @@ TRANSLATE = form_body(
 )
 
 
+QUERY = {
+    "parameters": [
+        {"name": "text", "in": "query", "required": True, "schema": {"type": "string", "minLength": 1}},
+        {"name": "target_lang", "in": "query", "required": True, "schema": {"type": "string", "minLength": 2}},
+        {"name": "source_lang", "in": "query", "schema": {"type": "string"}},
+    ]
+}
+
+
 @router.post("/translate", response_model=DeepLAnswer, responses=ERRORS, openapi_extra=TRANSLATE)
-@router.get("/translate", response_model=DeepLAnswer, responses=ERRORS, include_in_schema=False)
+@router.get("/translate", response_model=DeepLAnswer, responses=ERRORS, openapi_extra=QUERY)
 async def translate(request: Request) -> Response:
     """Translate a list of texts. Formality and glossaries are refused: no model here knows them."""
     service: Service = request.app.state.service

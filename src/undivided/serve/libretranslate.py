@@ -33,7 +33,7 @@ from undivided.serve.texts import Wish
 router = APIRouter(tags=["LibreTranslate"])
 
 TEXT = {"type": "string", "minLength": 1}
-KEY = {"type": ["string", "null"]}
+KEY: dict[str, Any] = {"description": "An API key; anything where the server has none."}
 TEXTS = {"anyOf": [TEXT, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
 
 
@@ -43,8 +43,8 @@ TEXTS = {"anyOf": [TEXT, {"type": "array", "items": {"type": "string"}, "minItem
     responses=ERRORS,
     openapi_extra=form_body(
         {
-            "q": TEXTS, "source": TEXT, "target": TEXT, "format": {"enum": ["text", "html"]},
-            "alternatives": {"type": "integer", "minimum": 0}, "api_key": KEY,
+            "q": TEXTS, "source": TEXT, "target": TEXT, "format": {"enum": ["text", "html", "", None]},
+            "alternatives": {"type": ["integer", "null"]}, "api_key": KEY,
         },
         ["q", "source", "target"],
     ),
@@ -58,7 +58,7 @@ async def translate(request: Request) -> Response:
     if 0 <= most < alternatives:
         raise Refusal(400, f"Invalid request: alternatives parameter must be <= {most}")
     asked = service.ask(request, fields.get("q"), fields.get("source"), fields.get("target"), fields.get("api_key"))
-    format = fields.get("format") or "text"
+    format = "text" if fields.get("format") in (None, "") else fields["format"]
     if format not in ("text", "html"):
         raise Refusal(400, f"{str(format)[:40]} format is not supported")
     if format == "html":

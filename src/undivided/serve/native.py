@@ -16,14 +16,19 @@ from undivided.serve.errors import Refusal
 from undivided.serve.libretranslate import translate_html
 from undivided.serve.look import LookWish
 from undivided.serve.parameters import read_model
-from undivided.serve.schemas import ERRORS, LookAnswer, LookRequest, Ready, TranslateAnswer, TranslateRequest, json_body
+from undivided.serve.schemas import ERRORS, LookAnswer, LookRequest, Ready, TranslateAnswer, TranslateRequest, json_body, streamed
 from undivided.serve.service import Asked, Service
 from undivided.serve.texts import Segment, Translated, Wish
 
 router = APIRouter(tags=["undivided"])
 
 
-@router.post("/v1/translate", response_model=TranslateAnswer, responses=ERRORS, openapi_extra=json_body(TranslateRequest))
+@router.post(
+    "/v1/translate",
+    response_model=TranslateAnswer,
+    responses=streamed("application/x-ndjson", ERRORS),
+    openapi_extra=json_body(TranslateRequest),
+)
 async def translate(request: Request) -> Response:
     """Translate texts: n-best, scores, verdicts, places of sentences, alignments; with stream, line by line as they come."""
     service: Service = request.app.state.service

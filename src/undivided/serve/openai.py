@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from undivided.serve.errors import Refusal
 from undivided.serve.parameters import is_json, read_json
-from undivided.serve.schemas import CHAT_ERRORS, ChatAnswer, ChatModels, form_body
+from undivided.serve.schemas import CHAT_ERRORS, ChatAnswer, ChatModels, form_body, streamed
 from undivided.serve.service import Service
 
 router = APIRouter(prefix="/v1", tags=["OpenAI"])
@@ -37,7 +37,9 @@ CHAT = form_body(
 )
 
 
-@router.post("/chat/completions", response_model=ChatAnswer, responses=CHAT_ERRORS, openapi_extra=CHAT)
+@router.post(
+    "/chat/completions", response_model=ChatAnswer, responses=streamed("text/event-stream", CHAT_ERRORS), openapi_extra=CHAT
+)
 async def complete(request: Request) -> Response:
     """Translate the last message of the user."""
     service: Service = request.app.state.service

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 Text = Annotated[str, StringConstraints(min_length=1)]
-Place = tuple[int, int]
+Place = Annotated[list[int], Field(min_length=2, max_length=2)]
+"""Start and end."""
 
 
 class Error(BaseModel):
@@ -264,6 +265,11 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 
 
 CHAT_ERRORS: dict[int | str, dict[str, Any]] = {status: each | {"model": ChatError} for status, each in ERRORS.items()}
+
+
+def streamed(kind: str, errors: dict[int | str, dict[str, Any]]) -> dict[int | str, dict[str, Any]]:
+    """Answers that may also come as a stream of another content type."""
+    return errors | {200: {"content": {kind: {"schema": {}}}}}
 
 
 def json_body(model: type[BaseModel]) -> dict[str, Any]:

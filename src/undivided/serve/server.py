@@ -8,12 +8,11 @@ import json
 import logging
 import signal
 import socket
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import uvicorn
 
@@ -93,14 +92,17 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def open_port(config: ServeConfig) -> socket.socket:
-    """A socket that listens."""
+def open_port(config: ServeConfig, is_shared: bool = False, listens: bool = True) -> socket.socket:
+    """A socket at the port. The system spreads connections over all processes that listen on a shared one."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if is_shared:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listener.bind(address)
-        listener.listen(BACKLOG)
+        if listens:
+            listener.listen(BACKLOG)
     except OSError as error:
         raise InputError(f"cannot listen on {config.host}, port {config.port}: {error.strerror or error}") from None
     listener.setblocking(False)
@@ -135,18 +137,23 @@ async def _serve(job: Job, listener: socket.socket, on_ready: Callable[[], None]
     return server.signal
 
 
-def run_server(job: Job, console: Console, listener: socket.socket) -> int:
+def run_server(job: Job, console: Console) -> int:
     """Serve by this process, or by several that share the port. The number of the signal that ended it."""
     from undivided.serve.workers import Supervisor
 
-    where = address(job.config.host, listener.getsockname()[1])
+    is_shared = job.config.workers > 1
+    if is_shared and job.config.port:
+        open_port(job.config).close()  # Another server that shares its port would not be noticed otherwise.
+    with open_port(job.config, is_shared, listens=not is_shared) as listener:
+        port = listener.getsockname()[1]
 
-    def announce() -> None:
-        console.say(f"serving at {where} (Ctrl-C stops)")
+        def announce() -> None:
+            console.say(f"serving at {address(job.config.host, port)} (Ctrl-C stops)")
 
-    if job.config.workers > 1:
-        return Supervisor(job, listener, console).run(announce)
-    return serve(job, listener, announce)
+        if is_shared:
+            config = dataclasses.replace(job.config, port=port)
+            return Supervisor(job._replace(config=config), console).run(announce)
+        return serve(job, listener, announce)
 
 
 def address(host: str, port: int) -> str:
@@ -159,13 +166,6 @@ def state_folder() -> Iterator[str]:
     """A folder for translated files, removed at the end."""
     with tempfile.TemporaryDirectory(prefix="undivided-serve-", ignore_cleanup_errors=True) as folder:
         yield folder
-
-
-def read_job(stream: Any = None) -> tuple[Job, int]:
-    """What the supervisor tells a worker: a line of JSON, and the number of the listening socket."""
-    line = (stream or sys.stdin).readline()
-    text, descriptor = json.loads(line)
-    return Job.from_json(text), descriptor
 
 
 def check_openness(config: ServeConfig) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -22,10 +20,10 @@ SOON = 2.0
 
 
 class Supervisor:
-    """Owns the port; workers accept from it. A worker that dies loses only the requests that it had."""
+    """Workers listen on the same port. A worker that dies loses only the requests that it had."""
 
-    def __init__(self, job: Job, listener: socket.socket, console: Console) -> None:
-        self.job, self.listener, self.console = job, listener, console
+    def __init__(self, job: Job, console: Console) -> None:
+        self.job, self.console = job, console
         self.workers: dict[int, subprocess.Popen[bytes]] = {}
         self.started: dict[int, float] = {}
         self.stopped_by = 0
@@ -49,15 +47,12 @@ class Supervisor:
         return self._end()
 
     def _start(self, slot: int) -> None:
-        """Start a worker: it inherits the port, and reads what to do from its stdin, which also tells it when we are gone."""
-        descriptor = self.listener.fileno()
+        """Start a worker: it reads what to do from its stdin, which also tells it when we are gone."""
         command = [sys.executable, "-m", "undivided.serve"]
-        worker = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[descriptor], start_new_session=True
-        )
+        worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
         assert worker.stdin is not None
         quiet = self.job._replace(quiet=True) if slot else self.job
-        worker.stdin.write(json.dumps([quiet.to_json(), descriptor]).encode() + b"\n")
+        worker.stdin.write(quiet.to_json().encode() + b"\n")
         worker.stdin.flush()
         self.workers[slot], self.started[slot] = worker, time.monotonic()
 
@@ -86,7 +81,6 @@ class Supervisor:
 
     def _end(self) -> int:
         """Let the workers finish what they accepted; those that take too long are ended."""
-        self.listener.close()
         for worker in self.workers.values():
             if worker.poll() is None:
                 worker.terminate()
