@@ -113,7 +113,7 @@ def describe_refusal(path: str, error: Refusal) -> dict[str, Any]:
 
 async def refuse_http(request: Request, error: Any) -> Response:
     """What the framework refuses: an unknown path, another method."""
-    headers = dict(error.headers or {})
+    headers = {name.lower(): value for name, value in (error.headers or {}).items()}
     if error.status_code == 405:
         # The framework names the methods of one route, and two may share a path.
         path = getattr(request.scope.get("route"), "path", "")

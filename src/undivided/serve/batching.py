@@ -7,6 +7,7 @@ not hold up one with a single text; the texts of documents only fill what others
 from __future__ import annotations
 
 import asyncio
+import copy
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from typing import NamedTuple
 
 from undivided.config.serve import ServeConfig
 from undivided.core.signals import ENGINE_THREAD
+from undivided.formats.terms import Glossary, Term
 from undivided.inference.search_settings import SearchChanges
 from undivided.inference.translation import Translation
 from undivided.inference.translator import Translator
@@ -35,6 +37,16 @@ class Group(NamedTuple):
     """What texts of one batch have in common; 0 is the model's own."""
 
     beam_size: int = 0
+    glossary: tuple[Term, ...] = ()
+    """Terms of a request; they are decoded again where they are missed."""
+
+    def apply(self, translator: Translator) -> Translator:
+        """The translator with the terms of this group."""
+        if not self.glossary:
+            return translator
+        own = copy.copy(translator)
+        own.glossary = Glossary(self.glossary)
+        return own
 
     def changes(self, n_best: int) -> SearchChanges:
         """As the translator takes it."""
@@ -210,7 +222,8 @@ class Batcher:
         """In a thread: translate a batch. Where it fails, one by one, so that only what is at fault fails."""
         try:
             prefixes = [each.prefix for each in texts] if any(each.prefix for each in texts) else None
-            return list(self.translator.stream([each.text for each in texts], prefixes, **group.changes(n_best)))
+            translator = group.apply(self.translator)
+            return list(translator.stream([each.text for each in texts], prefixes, **group.changes(n_best)))
         except Exception as error:
             return [error] if len(texts) == 1 else [self._run([each], group, n_best)[0] for each in texts]
 

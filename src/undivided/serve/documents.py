@@ -10,6 +10,7 @@ from typing import NamedTuple
 from undivided.core.errors import InputError
 from undivided.formats import DocumentOptions, open_document
 from undivided.formats.walk import SegmentResult, WalkOptions, choose_segments, save_document, translate_segments
+from undivided.inference.alignment import make_aligner
 from undivided.inference.documents import describe_segment
 from undivided.inference.translation import Translation
 from undivided.serve.errors import Refusal, busy
@@ -77,7 +78,9 @@ class _Walk:
         """Open, translate, save."""
         document = open_document(data, format, DocumentOptions(self.route.source, self.route.target), name)
         options = WalkOptions(everything, source_lang=self.route.source)
-        results = translate_segments(choose_segments(document, everything), self._translate, options, None, document.format)
+        models = self.route.models
+        align = make_aligner(models[0].translator.artifact) if len(models) == 1 else None
+        results = translate_segments(choose_segments(document, everything), self._translate, options, align, document.format)
         remarks = list(_remarks(results, len(document.segments())))
         return TranslatedDocument(save_document(document, results), len(results), len(document.segments()) - len(results), remarks)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from undivided.core.errors import InputError
 from undivided.core.ids import BOS, EOS, PAD, UNK
 from undivided.core.signals import ENGINE_THREAD
+from undivided.formats.markup import Link
 from undivided.serve.errors import Refusal, busy
 from undivided.serve.models import Model
 
@@ -44,8 +45,8 @@ class Looking:
         """A look as plain values; `Refusal` where the wish cannot be met, or too many wait."""
         return await self._run(_look, model, wish)
 
-    async def align(self, model: Model, pairs: Sequence[tuple[str, str]]) -> list[list[tuple[tuple[int, int], tuple[int, int]]]]:
-        """The words of each pair of texts that translate each other."""
+    async def align(self, model: Model, pairs: Sequence[tuple[str, str]]) -> list[list[Link] | None]:
+        """The words of each pair of texts that translate each other; None where the model cannot tell."""
         return await self._run(_align, model, pairs)
 
     async def _run(self, work: Any, *arguments: Any) -> Any:
@@ -177,31 +178,9 @@ def word_spans(text: str, tokens: Sequence[Any]) -> Spans | None:
     return spans
 
 
-def _align(model: Model, pairs: Sequence[tuple[str, str]]) -> list[list[tuple[tuple[int, int], tuple[int, int]]]]:
-    """For each word of a translation the source word that its subwords attend to most."""
-    import torch
+def _align(model: Model, pairs: Sequence[tuple[str, str]]) -> list[list[Link] | None]:
+    """By the heads of the model that align best, or by all where nobody knows which."""
+    from undivided.inference.alignment import every_head, make_aligner
 
-    from undivided.data.batches import make_batch
-    from undivided.look.capture import record_pass, to_tokens
-
-    artifact, result = model.translator.artifact, []
-    for source, target in pairs:
-        src, tgt = artifact.tokenizer.source.encode([source])[0], artifact.tokenizer.target.encode([target])[0]
-        sides = to_tokens(artifact.tokenizer.source, src), to_tokens(artifact.tokenizer.target, tgt)
-        spans = word_spans(source, sides[0]), word_spans(target, sides[1])
-        links: list[tuple[tuple[int, int], tuple[int, int]]] = []
-        with torch.inference_mode():
-            recording = record_pass(artifact.model, make_batch([src], [tgt]).to(artifact.device))
-            weights = recording.attention("cross", len(tgt), len(src))
-        if weights.size and spans[0] is not None and spans[1] is not None:
-            mean = weights.mean(axis=(0, 1))  # T S
-            for number, span in enumerate(spans[1]):
-                rows = [place for place, token in enumerate(sides[1]) if token.word == number]
-                shares = [
-                    sum(float(mean[row, column]) for row in rows for column, token in enumerate(sides[0]) if token.word == word)
-                    for word in range(len(spans[0]))
-                ]
-                if shares:
-                    links.append((spans[0][shares.index(max(shares))], span))
-        result.append(links)
-    return result
+    artifact = model.translator.artifact
+    return (make_aligner(artifact) or every_head(artifact))(pairs) if pairs else []

