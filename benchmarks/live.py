@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import os
 import random
 import statistics
@@ -58,31 +59,20 @@ START = """async () => {
     await ask('load', { about: JSON.parse(text('live-about')), weights: window.weights });
 }"""
 
-CHOICES = """async () => {
-    const long = [];
-    new PerformanceObserver((list) => list.getEntries().forEach((each) => long.push(each.duration))).observe({ type: 'longtask' });
-    const rest = (ms) => new Promise((go) => setTimeout(go, ms));
-    const first = (selector, at = 0) => document.querySelectorAll(selector)[at];
-    const click = async (element) => { element.dispatchEvent(new MouseEvent('click', { bubbles: true })); await rest(600); };
-    await rest(500);
-    long.length = 0;
-    const taken = {};
-    const measure = async (name, act) => { long.length = 0; await act(); taken[name] = Math.max(0, ...long); };
-    await measure('another head', () => click(first('.multiples button', 11)));
-    await measure('another layer', () => click(first('.controls fieldset:nth-child(2) input', 1)));
-    await measure('another use', () => click(first('.controls fieldset input[value=encoder]')));
-    await measure('another step', () => click(first('.stepper button', 1)));
-    await measure('a branch of the tree', () => click(first('.tree .node', 30)));
-    await measure('another position of one head', () => click(first('.one-head .positions button', 9)));
-    await measure('a key of one head', () => click(first('.one-head .keys button', 12)));
-    await measure('a dimension', async () => { const slider = first('.dimension input'); slider.value = 9; slider.dispatchEvent(new Event('input')); await rest(300); });
-    await measure('a box of the picture', () => click(first('.box[data-name=decoder]')));
-    await measure('a head off', () => click(first('.off-grid button', 3)));
-    await measure('a letter typed (all views built again)', async () => {
-        const box = first('#live-text'); box.value += '!'; box.dispatchEvent(new Event('input')); await rest(6000);
-    });
-    return taken;
-}"""
+CLICK = "(element) => element.dispatchEvent(new MouseEvent('click', { bubbles: true }))"
+CHOICES = {
+    "another head": (".multiples button", 11),
+    "another layer": (".attention .controls fieldset:nth-child(2) input", 1),
+    "another use": (".attention .controls fieldset:first-child input", 0),
+    "another step": (".stepper button", 1),
+    "a branch of the tree": (".tree .node", 30),
+    "another position of one head": (".one-head .positions button", 9),
+    "a key of one head": (".one-head .keys button", 3),
+    "a box of the picture": (".box.attention", 0),
+    "a head switched off, and all views built again": (".off-grid button", 3),
+    "a letter typed, and all views built again": ("#live-text", 0),
+}
+"""What is clicked: the number of an element among those of a selector."""
 
 
 def main() -> None:
@@ -218,11 +208,25 @@ def measure_choices(browser: Any, folder: Path, artifact: Artifact, lines: list[
     page = open_page(browser, folder, render_live(Artifact(recipe, artifact.tokenizer, made), text, "int8"))
     page.wait_for_selector(".embeddings .heat")
     page.wait_for_selector("[data-step=end]")
-    taken = page.evaluate(CHOICES)
-    print(taken, flush=True)
-    return [
-        (f"longest task of the main thread, {name}", f"{value:.0f} ms" if value else "below 50 ms") for name, value in taken.items()
-    ]
+    rows = []
+    for name, (selector, number) in CHOICES.items():
+        browser.start_tracing(page=page, categories=["toplevel", "devtools.timeline"])
+        if selector == "#live-text":
+            page.locator(selector).press_sequentially("!")
+        else:
+            page.locator(selector).nth(number).evaluate(CLICK)
+        page.wait_for_timeout(6000 if "all views" in name else 1000)
+        rows.append((f"longest task of the main thread, {name}", f"{longest_task(json.loads(browser.stop_tracing())):.0f} ms"))
+        print(rows[-1], flush=True)
+    return rows
+
+
+def longest_task(trace: dict[str, Any]) -> float:
+    """CPU time in milliseconds, so that it does not count when the thread waits for a core."""
+    events = trace["traceEvents"]
+    main_threads = {(each["pid"], each["tid"]) for each in events if each.get("args", {}).get("name") == "CrRendererMain"}
+    tasks = [each for each in events if each["name"].endswith("RunTask") and (each["pid"], each["tid"]) in main_threads]
+    return max(each.get("tdur", 0) for each in tasks) / 1000
 
 
 def write_table(rows: list[tuple[str, str]], artifact: Artifact, count: int) -> str:
@@ -230,7 +234,7 @@ def write_table(rows: list[tuple[str, str]], artifact: Artifact, count: int) -> 
     about = (
         f"By `make prove-live` in Chromium, on a model of {sum(each.numel() for each in artifact.model.parameters()) / 1e6:.1f} M parameters "
         f"({model.encoder_layers} + {model.decoder_layers} layers, {model.n_heads} heads, d_model {model.d_model}) trained on Multi30k for some minutes; "
-        f"the first {count} sentences of test_2016_flickr. The main thread was measured with 40 tokens, 6 + 6 layers and 8 heads; browsers report tasks of 50 ms and more.\n\n"
+        f"the first {count} sentences of test_2016_flickr. The main thread was measured with 40 tokens, 6 + 6 layers and 8 heads; its tasks are given in CPU time, since the machine was shared.\n\n"
     )
     return about + "| what | result |\n|---|---|\n" + "".join(f"| {name} | {value} |\n" for name, value in rows)
 

@@ -126,7 +126,8 @@ function describe(pass, steps, branches) {
 }
 
 self.onmessage = async ({ data: { id, ask, ...about } }) => {
-  const post = (part, value) => self.postMessage({ id, part, value });
+  // The large arrays of a look are handed over, not copied: that would take the page longer.
+  const post = (part, value) => self.postMessage({ id, part, value }, part === "look" ? ["encoder", "decoder", "cross"].map((use) => value[use].data.buffer) : []);
   try {
     await ASKS[ask](about, post);
     post("done");

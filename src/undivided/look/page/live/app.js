@@ -165,6 +165,11 @@ function factsLine({ facts, stored, model }) {
   });
 }
 
+const nextTask = () => new Promise((go) => setTimeout(go));
+
+// A page that is hidden has no frames.
+const nextFrame = () => Promise.race([new Promise((go) => requestAnimationFrame(() => setTimeout(go))), new Promise((go) => setTimeout(go, 100))]);
+
 // The views of a look, each in a section that stays while its content is replaced, one after the other, so that the page answers.
 function lookSections({ live, ask }) {
   const views = VIEWS.filter(([title]) => title !== "What if");
@@ -181,9 +186,13 @@ function lookSections({ live, ask }) {
     live.set({ view: store });
     fillSaliency(store, data, sections[1], ask, () => mine === number);
     for (const [at, [, view]] of views.entries()) {
-      await new Promise((go) => setTimeout(go));
+      await nextTask();
       if (mine !== number) break;
-      sections[at].lastChild.replaceChildren(view(store, data));
+      const content = view(store, data);
+      // To lay it out takes as long as to build it: one section for each frame.
+      await nextFrame();
+      if (mine !== number) break;
+      sections[at].lastChild.replaceChildren(content);
     }
     cleanups.forEach((cleanUp) => cleanUp());
   });
