@@ -1,10 +1,10 @@
 # ruff: noqa: E501  (a report is written as it is)
 """A model in a live page, in a real Chromium, beside PyTorch and sentencepiece: subwords, numbers, translations, BLEU, and the main thread.
 
-    python benchmarks/live.py [--model DIR] [--minutes 12] [--count 200] [--report docs/live.md]
+    python benchmarks/live.py [--model DIR] [--minutes 12] [--count 200] [--only float32|float16|int8|choices] [--report docs/live.md]
 
-Without a model, a tiny one is trained on Multi30k for some minutes first (`UNDIVIDED_CORPORA`). The report's text is here, its numbers are
-those of the run.
+Without a model, a tiny one is trained on Multi30k for some minutes first (`UNDIVIDED_CORPORA`). The report's table is written at its end;
+with `--only` a part is measured, and the other rows of the table stay.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import dataclasses
 import json
 import os
 import random
+import re
 import statistics
 import subprocess
 import sys
@@ -33,7 +34,7 @@ from undivided.config import SearchConfig, build_recipe
 from undivided.data.subwords import to_one_line
 from undivided.inference.search import search
 from undivided.look import look
-from undivided.look.live import STORED, render_live
+from undivided.look.live import STORED, Stored, render_live
 from undivided.models import make_model
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -80,6 +81,7 @@ def main() -> None:
     options.add_argument("--model", type=Path, default=ROOT / ".venv" / "live-model")
     options.add_argument("--minutes", type=float, default=12)
     options.add_argument("--count", type=int, default=200)
+    options.add_argument("--only", choices=(*STORED, "choices"))
     options.add_argument("--report", type=Path, default=ROOT / "docs" / "live.md")
     chosen = options.parse_args()
     if not (chosen.model / "config.json").exists():
@@ -91,11 +93,18 @@ def main() -> None:
     )
     with sync_playwright() as running, tempfile.TemporaryDirectory() as scratch:
         browser = running.chromium.launch(executable_path="/usr/bin/chromium", args=[] if os.getuid() else ["--no-sandbox"])
-        rows = prove(browser, Path(scratch), artifact, lines, references)
-        rows += measure_choices(browser, Path(scratch), artifact, lines)
+        rows = []
+        for stored in STORED[::-1]:
+            if chosen.only in (None, stored):
+                rows += prove(browser, Path(scratch), artifact, stored, lines, references)
+        if chosen.only in (None, "choices"):
+            rows += measure_choices(browser, Path(scratch), artifact, lines)
         browser.close()
-    text = chosen.report.read_text(encoding="utf-8").split("\n## Measured\n")[0].rstrip("\n")
-    chosen.report.write_text(f"{text}\n\n## Measured\n\n{write_table(rows, artifact, len(lines))}", encoding="utf-8")
+    text, _, before = chosen.report.read_text(encoding="utf-8").partition("\n## Measured\n")
+    known = dict(re.findall(r"^\| (.+?) \| (.+?) \|$", before, flags=re.MULTILINE)) if chosen.only else {}
+    known.pop("what", None)
+    table = write_table(list((known | dict(rows)).items()), artifact, len(lines))
+    chosen.report.write_text(f"{text.rstrip()}\n\n## Measured\n\n{table}", encoding="utf-8")
 
 
 def train(model: Path, minutes: float) -> None:
@@ -119,31 +128,31 @@ def ask(page: Page, name: str, **about: Any) -> list[Any]:
     return page.evaluate("([name, about]) => ask(name, about)", [name, about])
 
 
-def prove(browser: Any, folder: Path, artifact: Artifact, lines: list[str], references: list[str]) -> list[tuple[str, str]]:
-    rows: list[tuple[str, str]] = []
-    config = artifact.recipe.search
-    beam = dataclasses.replace(config, beam_size=4)
-    ours = {size: by_torch(artifact, lines, dataclasses.replace(config, beam_size=size)) for size in (1, 4)}
-    scores = {"PyTorch": bleu([text for _, text in ours[4]], references)}
-    for stored in reversed(STORED):
-        text = render_live(artifact, "", stored)
-        page = open_page(browser, folder, text)
-        page.evaluate(START)
-        rows.append((f"size of the page, {stored}", f"{len(text.encode()) / 1e6:.2f} MB"))
-        if stored == "float32":
-            rows += [check_subwords(page, artifact, lines), check_numbers(page, artifact, lines)]
-            rows.append(compare(page, "greedy", dataclasses.replace(config, beam_size=1), lines, ours[1])[0])
-        row, translated, milliseconds = compare(page, f"beam 4, {stored}", beam, lines, ours[4])
-        rows += [row, (f"milliseconds a sentence, beam 4, {stored} (median; the machine was busy)", f"{milliseconds:.0f}")]
-        scores[f"{stored} page"] = bleu(translated, references)
-        page.close()
-        print(rows[-3:], flush=True)
-    return rows + [(f"BLEU of {len(lines)} held-out sentences, {name}", f"{value:.2f}") for name, value in scores.items()]
+def prove(
+    browser: Any, folder: Path, artifact: Artifact, stored: Stored, lines: list[str], references: list[str]
+) -> list[tuple[str, str]]:
+    """What a page with the weights stored so gives, beside PyTorch."""
+    greedy, beam = (dataclasses.replace(artifact.recipe.search, beam_size=size) for size in (1, 4))
+    text = render_live(artifact, "", stored)
+    page = open_page(browser, folder, text)
+    page.evaluate(START)
+    rows = [(f"size of the page, {stored}", f"{len(text.encode()) / 1e6:.2f} MB")]
+    if stored == "float32":
+        rows += [check_subwords(page, artifact, lines), check_numbers(page, artifact, lines)]
+        rows.append(compare(page, "greedy, float32", greedy, lines, by_torch(artifact, lines, greedy))[0])
+    ours = by_torch(artifact, lines, beam)
+    row, translated, milliseconds = compare(page, f"beam 4, {stored}", beam, lines, ours)
+    rows += [row, (f"milliseconds a sentence, beam 4, {stored} (median, the machine was busy)", f"{milliseconds:.0f}")]
+    rows.append((f"BLEU of {len(lines)} held-out sentences, PyTorch", f"{bleu([text for _, text in ours], references):.2f}"))
+    rows.append((f"BLEU of {len(lines)} held-out sentences, {stored} page", f"{bleu(translated, references):.2f}"))
+    page.close()
+    print(rows, flush=True)
+    return rows
 
 
 def by_torch(artifact: Artifact, lines: list[str], config: SearchConfig) -> list[tuple[list[int], str]]:
     found = [
-        search(artifact.model, [src], config, torch.device("cpu"))[0][0].tokens for src in artifact.tokenizer.source.encode(lines)
+        each[0].tokens for each in search(artifact.model, artifact.tokenizer.source.encode(lines), config, torch.device("cpu"))
     ]
     return [(tokens, to_one_line(text)) for tokens, text in zip(found, artifact.tokenizer.target.decode(found), strict=True)]
 

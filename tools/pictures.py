@@ -1,6 +1,6 @@
 """The pictures of the README and of docs/serving.md, made from a real model.
 
-    python tools/pictures.py --model DIR                  write docs/pictures/terminal.svg, look.png and serve.png
+    python tools/pictures.py --model DIR                  write docs/pictures/terminal.svg, look.png, live.png and serve.png
     python tools/pictures.py --model DIR --only serve     write only that one
     python tools/pictures.py --model DIR --minutes 25     train the model on Multi30k first, if the folder has none
 
@@ -151,6 +151,21 @@ def photograph_look(model: Path, picture: Path) -> None:
         tab.screenshot(path=str(picture))
 
 
+def photograph_live(model: Path, picture: Path) -> None:
+    """Write the live page of a sentence, and take a picture of one head, step by step."""
+    with tempfile.TemporaryDirectory() as scratch, open_tab() as tab:
+        page = Path(scratch) / "live.html"
+        subprocess.run([str(command()), "look", str(model), SENTENCE, "-o", str(page), "--live"], check=True)
+        tab.goto(page.as_uri())
+        tab.wait_for_selector("[data-step=end]")
+        tab.wait_for_selector(".embeddings .heat")
+        tab.locator(".box[data-name=cross]").click()
+        tab.locator(".one-head .positions button").nth(2).click()
+        tab.wait_for_timeout(1000)
+        tab.locator("section.part:has(.one-head)").evaluate("part => part.scrollIntoView()")
+        tab.screenshot(path=str(picture))
+
+
 def photograph_serve(model: Path, picture: Path) -> None:
     """Serve the model, type a sentence, and select a word of its translation."""
     with socket.socket() as free:
@@ -177,7 +192,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, required=True, help="a model folder, English to German")
     parser.add_argument("--minutes", type=float, default=0.0, help="train it so long where there is none")
-    parser.add_argument("--only", choices=("terminal", "look", "serve"), help="make one picture instead of all")
+    parser.add_argument("--only", choices=("terminal", "look", "live", "serve"), help="make one picture instead of all")
     options = parser.parse_args()
     if options.minutes:
         train_model(options.model, options.minutes)
@@ -186,6 +201,8 @@ def main() -> int:
         (PICTURES / "terminal.svg").write_text(draw_terminal(record_session(options.model)), encoding="utf-8")
     if options.only in (None, "look"):
         photograph_look(options.model, PICTURES / "look.png")
+    if options.only in (None, "live"):
+        photograph_live(options.model, PICTURES / "live.png")
     if options.only in (None, "serve"):
         photograph_serve(options.model, PICTURES / "serve.png")
     for path in sorted(PICTURES.iterdir()):

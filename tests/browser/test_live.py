@@ -381,13 +381,18 @@ def test_a_box_of_the_picture_leads_to_its_numbers(show, trained):
     assert tab.locator(".one-head [data-step=end] .bars").count() == 0
     tab.locator(".box[data-name=decoder-feed]").click()
     tab.wait_for_selector(".one-head [data-step=end] .bars")
-    strip = tab.locator("[data-step=hidden] canvas.strip")
-    strip.focus()
+    # The box leads to its step, which gets the focus once the numbers are there.
+    wait_for(tab, "[data-step=hidden]:focus", [True], "() => true")
+    tab.locator("[data-step=hidden] canvas.strip").focus()
     tab.keyboard.press("ArrowRight")
     assert tab.locator("[data-step=hidden] output").text_content().startswith("2: ")
     tab.locator("[data-step=hidden] summary").click()
-    numbers = tab.locator("[data-step=hidden] .strip-numbers").text_content().split()
-    assert len(numbers) == trained.recipe.model.d_ff
+    wait_for(
+        tab,
+        "[data-step=hidden] .strip-numbers",
+        [trained.recipe.model.d_ff],
+        "each => each.textContent.trim().split(/\\s+/).length",
+    )
 
 
 @pytest.mark.parametrize("dark", [False, True])

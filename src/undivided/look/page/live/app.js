@@ -116,8 +116,8 @@ function oneHeadView({ live, about, ask }, places) {
     const use = rest === "feed" && stack === "decoder" && live.values.focus.use === "cross" ? "cross" : stack;
     live.set({ focus: { ...live.values.focus, use } });
     const wantedStep = rest === "feed" ? (name.endsWith("norm") ? "feed-residual" : "hidden") : rest === "norm" ? "residual" : "x";
-    // The numbers come from the worker, a moment later.
-    return setTimeout(() => go(numbers.querySelector(`[data-step=${wantedStep}]`) ?? numbers), 60);
+    // The worker answers in order: when it has answered this, the numbers are there.
+    return ask("encode", { texts: [] }).then(() => go(numbers.querySelector(`[data-step=${wantedStep}]`) ?? numbers));
   };
   return h("div", { class: "columns figure-beside" }, h("section", { class: "card" }, h("h3", {}, say("The model")), figureOne(live, about, open)), h("section", { class: "card" }, numbers));
 }

@@ -35,7 +35,7 @@ export function figureOne(live, about, open) {
   const { model } = about;
   const boxes = figureBoxes(model).map((box) => boxElement(box, open));
   const lines = [
-    "M111,508 V436", "M111,370 V344", "M111,284 V206 H222 V324 H248", "M329,508 V436", "M329,370 V344", "M329,278 V256", "M329,196 V142", "M329,112 V96", "M329,66 V44",
+    "M111,520 V436", "M111,370 V344", "M111,284 V206 H222 V324 H248", "M329,520 V436", "M329,370 V344", "M329,278 V256", "M329,196 V142", "M329,112 V96", "M329,66 V44",
   ];
   const around = ["M111,456 H22 V381 H30", "M111,354 H22 V295 H30", "M329,456 H418 V381 H410", "M329,354 H418 V289 H410", "M329,266 H418 V207 H410"];
   const mark = svg("marker", { id: "figure-tip", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, svg("path", { d: "M0,0 L8,4 L0,8 z" }));
