@@ -4,7 +4,7 @@
 # make mutants  faults put into a copy of the package, one at a time: a test must notice each (docs/mutants.md)
 # make sbom   sbom.json: what is installed with it, as CycloneDX
 # make evalb  build EVALB, which the tests compare bracket scores with
-# make prove-adversary, prove-damage, prove-relatives, prove-resume, prove-shards, prove-multi30k, prove-formats, prove-import, prove-export, prove-lines, prove-protection, prove-live, prove-serve   long proofs, each with a report under docs/
+# make prove-adversary, prove-damage, prove-relatives, prove-resume, prove-shards, prove-multi30k, prove-formats, prove-import, prove-fine-tuning, prove-export, prove-lines, prove-protection, prove-live, prove-serve   long proofs, each with a report under docs/
 # make bench-train, bench-translate, bench-scale, bench-quality, bench-distilled, bench-best, bench-start, bench-budget, bench-check, bench-sentences   speed beside the peers, each with a report under docs/benchmarks/
 # Each makes its own .venv the first time.
 
@@ -16,7 +16,7 @@ ONNXRUNTIME_WEB := 1.30.0
 AXE_CORE := 4.14.0
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: prove-adversary demo test mutants chromium onnxruntime-web axe-core check format sbom evalb prove-multi30k prove-damage prove-relatives prove-resume prove-shards clean prove-formats prove-lines prove-import prove-export prove-protection prove-live prove-serve \
+.PHONY: prove-adversary demo test mutants chromium onnxruntime-web axe-core check format sbom evalb prove-multi30k prove-damage prove-relatives prove-resume prove-shards clean prove-formats prove-lines prove-import prove-fine-tuning prove-export prove-protection prove-live prove-serve \
 	bench-train bench-translate bench-scale bench-quality bench-distilled bench-best bench-start bench-budget bench-check bench-sentences
 
 demo: .venv/installed
@@ -81,6 +81,9 @@ prove-adversary: .venv/installed-dev
 
 prove-lines: .venv/installed-dev
 	$(BIN)/python benchmarks/lines.py
+
+prove-fine-tuning: .venv/installed-dev
+	$(BIN)/python benchmarks/fine_tuning.py
 
 prove-import: .venv/installed-dev
 	$(BIN)/python benchmarks/imports.py
