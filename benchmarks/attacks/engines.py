@@ -164,10 +164,12 @@ def kill_ray_workers(trial: Trial) -> str:
     )
     deadline = time.monotonic() + 100
     for _ in range(chance.randint(1, 3)):
-        while process.poll() is None and time.monotonic() < deadline and not find_processes(process.pid, b"ray::"):
+        while (
+            process.poll() is None and time.monotonic() < deadline and not any(map(is_actor, find_processes(process.pid, b"ray::")))
+        ):
             time.sleep(0.1)
         time.sleep(chance.uniform(0, 3))
-        workers = [pid for pid in find_processes(process.pid, b"ray::") if b"IDLE" not in read_command(pid)]
+        workers = [pid for pid in find_processes(process.pid, b"ray::") if is_actor(pid)]
         if workers and process.poll() is None:
             os.kill(chance.choice(workers), signal.SIGKILL)
             killed += 1
@@ -176,16 +178,20 @@ def kill_ray_workers(trial: Trial) -> str:
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         raise
+    if not killed and process.returncode == 1 and (b"Raylet" in err or b"did not start" in err):
+        return "skipped: Ray did not start in time on this busy machine"
     trial.check(process.returncode == 0, f"exit code {process.returncode}: {err.decode()[-400:]}")
     trial.check(out.read_text(encoding="utf-8").splitlines() == world.right["long-torch"], "other lines")
     return f"{killed} killed, same lines"
 
 
-def read_command(pid: int) -> bytes:
+def is_actor(pid: int) -> bool:
+    """Whether a process is a worker that has something to do: Ray names it so."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
+        name = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
-        return b"IDLE"
+        return False
+    return name.startswith(b"ray::") and b"IDLE" not in name
 
 
 def has_ray() -> bool:
