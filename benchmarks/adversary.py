@@ -24,12 +24,15 @@ os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THR
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 from attacks import engines, folders, places, sanitizer, streams, texts, trainings, verbs
+from attacks.command import Patience
 from attacks.pool import Result, run_trials
 from attacks.report import describe
 from attacks.trial import Attack
 from attacks.world import build_world
 
 ROOT = Path(__file__).resolve().parent.parent
+QUIET_SECONDS = 40
+"""That the models take on two cores with nothing else to do; where they take longer, all time limits of trials are longer too."""
 MODULES = [folders, trainings, texts, streams, places, verbs, engines, sanitizer]
 
 
@@ -65,7 +68,9 @@ def attack(chosen: list[Attack], home: Path, options: argparse.Namespace) -> lis
     import_everything()
     world = build_world(Path(options.world) if options.world else home / "world")
     world.right["base"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(f"everything to attack was made in {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+    took = time.monotonic() - began
+    Patience.factor = 1.0 if options.world else max(1.0, took / QUIET_SECONDS)
+    print(f"everything to attack was made in {took:.0f} s; limits × {Patience.factor:.1f}", file=sys.stderr, flush=True)
     counts = [(each, max(1, round(each.count * options.share))) for each in chosen]
     one = options.number
     return run_trials(

@@ -31,6 +31,17 @@ CLOSED = -1
 """A stream that the caller has closed."""
 
 
+class Patience:
+    """By how much all time limits are longer on this machine, which may be slow or busy; set before trials start."""
+
+    factor = 1.0
+
+
+def patient(seconds: float) -> float:
+    """A time limit on this machine."""
+    return seconds * Patience.factor
+
+
 @dataclass
 class Ended:
     """How a command ended."""
@@ -87,7 +98,7 @@ class Running:
         )
 
     def _reap(self, timeout: float) -> tuple[int, Any] | None:
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + patient(timeout)
         while time.monotonic() < deadline:
             pid, status, usage = os.wait4(self.pid, os.WNOHANG)
             if pid:
@@ -228,7 +239,7 @@ def run_process(
     ) as process:  # fmt: skip
         hung = False
         try:
-            out, err = process.communicate(timeout=timeout)
+            out, err = process.communicate(timeout=patient(timeout))
         except subprocess.TimeoutExpired:
             hung = True
             os.killpg(process.pid, signal.SIGKILL)

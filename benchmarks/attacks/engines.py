@@ -10,7 +10,7 @@ import threading
 import time
 from pathlib import Path
 
-from attacks.command import UNDIVIDED, start_forked
+from attacks.command import UNDIVIDED, patient, start_forked
 from attacks.trial import Attack, Trial, judge
 from attacks.world import odd_line
 
@@ -157,12 +157,12 @@ def kill_ray_workers(trial: Trial) -> str:
     process = subprocess.Popen(
         [*UNDIVIDED, *map(str, command)],
         cwd=trial.folder,
-        env=os.environ | {"RAY_TMPDIR": "/tmp", "TMPDIR": "/tmp"},
+        env=os.environ | {"RAY_TMPDIR": "/tmp", "TMPDIR": "/tmp", "RAY_raylet_start_wait_time_s": "200"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
-    deadline = time.monotonic() + 100
+    deadline = time.monotonic() + patient(100)
     for _ in range(chance.randint(1, 3)):
         while (
             process.poll() is None and time.monotonic() < deadline and not any(map(is_actor, find_processes(process.pid, b"ray::")))
@@ -204,21 +204,21 @@ ATTACKS = [
     Attack(
         "one translator, several threads", "threads",
         "two to six threads with one `Translator`, each with its own texts, beams, samples, scores: what each gets alone",
-        40, share_translator, 120,
+        22, share_translator, 120,
     ),
     Attack(
         "other numbers of threads", "23",
         "1, 2, 3, 4 or 8 threads, both engines, odd lines: the same lines",
-        50, other_threads, 120,
+        22, other_threads, 120,
     ),
     Attack(
         "killed workers", "workers",
         "`kill -9` on workers of `--workers 2`: every line once, in order",
-        8, kill_workers, 150,
+        4, kill_workers, 150,
     ),
     Attack(
         "killed Ray workers", "ray",
         "`kill -9` on workers of a Ray cluster with a real model: every line once, in order",
-        3, kill_ray_workers, 200, alone=True,
+        2, kill_ray_workers, 200, alone=True,
     ),
 ]  # fmt: skip

@@ -239,7 +239,7 @@ ATTACKS = [
     Attack(
         "damaged folders", "6",
         "a byte of any part of a model folder changed: refused, the part named",
-        150, damage,
+        250, damage,
     ),
     Attack(
         "re-signed settings", "9 15",
@@ -250,26 +250,26 @@ ATTACKS = [
     Attack(
         "greedy settings", "9",
         "heads, lengths, beams up to 2⁴⁰, signed anew: refused, or within memory",
-        120, ask_for_memory, 120,
+        100, ask_for_memory, 120,
     ),
     Attack(
         "re-signed subwords", "9",
         "bytes of subword models and shortlists changed, signed anew",
-        120, change_subwords, 120,
+        100, change_subwords, 120,
     ),
     Attack(
         "weights that are no numbers", "15",
         "NaN, infinite, enormous weights, signed anew: translate, look, score, generate, classify",
-        160, change_weights, 80,
+        120, change_weights, 80,
     ),
     Attack(
         "damaged after opening", "6",
         "a folder damaged, replaced or removed between opening and reading its weights",
-        60, damage_later,
+        50, damage_later,
     ),
     Attack(
         "converted copies", "5",
         "a changed copy for CTranslate2 beside the model or in the cache: same translation",
-        60, bring_a_copy,
+        40, bring_a_copy,
     ),
 ]  # fmt: skip

@@ -330,31 +330,31 @@ ATTACKS = [
     Attack(
         "planted links", "10",
         "links, second names, pipes and folders wherever one of ten commands writes: nothing elsewhere changes",
-        90, plant_links, 150,
+        60, plant_links, 150,
     ),
     Attack(
         "no home", "16",
         "no $HOME, no cache, a user number that nobody has: the same lines",
-        30, no_home, 150,
+        20, no_home, 150,
     ),
     Attack(
         "odd names", "17",
         "file names of any bytes, some in the C locale: done, or refused with the reason",
-        60, odd_names, 150,
+        40, odd_names, 150,
     ),
     Attack(
         "little memory", "20",
         "`ulimit -v` of 100 MB to 6 GB, processes of their own: a sentence, or the right lines",
-        16, little_memory, 150,
+        8, little_memory, 150,
     ),
     Attack(
         "foreign modules", "7",
         "modules in the working directory while workers are started: none is imported",
-        5, foreign_modules, 150,
+        4, foreign_modules, 150,
     ),
     Attack(
         "foreign libraries", "11",
         "the compiled kernels in the cache changed, linked, replaced: not loaded, the same weights",
-        10, foreign_library, 150,
+        6, foreign_library, 150,
     ),
 ]  # fmt: skip

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from attacks.command import patient
 from attacks.trial import FAULTS, Attack, Broken, Trial, Verdict
 from attacks.world import World
 
@@ -90,7 +91,7 @@ def _start(attack: Attack, number: int, world: World, scratch: Path, seed: int) 
     if not pid:
         os.setsid()
         _try(attack, Trial(random.Random(name), folder, world))
-    return pid, _Running(attack, number, folder, now + attack.seconds, now)
+    return pid, _Running(attack, number, folder, now + patient(attack.seconds), now)
 
 
 def _try(attack: Attack, trial: Trial) -> None:
@@ -122,7 +123,7 @@ def _collect(pid: int, trial: _Running, result: Result, seed: int) -> bool:
     if not found:
         _kill(pid)
         os.waitpid(pid, 0)
-        verdict, text = Verdict.HANG, f"no end after {trial.attack.seconds:g} s"
+        verdict, text = Verdict.HANG, f"no end after {patient(trial.attack.seconds):.0f} s"
     elif note.exists():
         verdict, text = json.loads(note.read_text())
     else:

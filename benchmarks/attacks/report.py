@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import date
 
+from attacks.command import Patience
 from attacks.pool import Result
 from attacks.trial import FAULTS, Verdict
 
@@ -32,11 +33,13 @@ def describe(results: list[Result], command: str, seconds: float) -> str:
     skipped = sum(each.verdicts[Verdict.SKIPPED] for each in results)
     failures = [" ".join(text.split()) for each in results for text in each.failures]
     broken = [f"- `{text[:120]} … {text[-300:]}`" for text in failures]
+    busy = f"; the machine was busy with other work, so time limits were {Patience.factor:.1f} × as long"
     return "\n".join(
         [
             "# Held against somebody who tries",
             "",
-            f"Written by `{command}` (`make prove-adversary`) on {date.today().isoformat()}, in {seconds / 60:.0f} minutes.",
+            f"Written by `{command}` (`make prove-adversary`) on {date.today().isoformat()}, in {seconds / 60:.0f} minutes"
+            f"{busy if Patience.factor > 1 else ''}.",
             "",
             f"**{total:,} trials: {held:,} held, " + ", ".join(f"{count} {fault}" for fault, count in counts.items()) + ".**",
             *([f"{skipped} could not be tried on this machine; the table says why."] if skipped else []),

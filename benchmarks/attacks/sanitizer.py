@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from attacks.command import patient
 from attacks.trial import Attack, Broken, Trial, Verdict
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -57,7 +58,7 @@ def run_sanitized(trial: Trial) -> str:
     }
     env.pop("OMP_NUM_THREADS", None)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", FILES[number], "-k", f"not ({BUILDS})"]
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=SECONDS, check=False)
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=patient(SECONDS), check=False)
     reports = [path.read_text(errors="replace") for path in trial.folder.glob("sanitizer.*")]
     real = [text for text in reports if "ERROR: " in text or "runtime error" in text]
     if real or done.returncode == 99 or done.returncode < 0:

@@ -340,28 +340,28 @@ ATTACKS = [
     Attack(
         "compressed files", "4",
         "gz, xz and zst joined, padded, cut, changed: the bytes that `gzip`, `xz` and `zstd` give, or refused",
-        400, compare_tools,
+        700, compare_tools,
     ),
     Attack(
         "bombs", "bombs",
         "up to 1.4 GB in a few kilobytes of gz, xz or zst, wherever a verb reads a file: less than 700 MiB more memory, "
         "Ctrl-C ends it",
-        40, explode, 90,
+        24, explode, 90,
     ),
     Attack(
         "long lines", "21",
         "lines of up to 10,000 characters of odd text among others: one line for each, no piece longer than the model "
         "reads",
-        40, long_lines, 150,
+        24, long_lines, 150,
     ),
     Attack(
         "hostile recipes", "18",
         "tags, aliases, odd scalars, broken syntax, values of other types",
-        300, hostile_recipe, 90,
+        500, hostile_recipe, 90,
     ),
     Attack(
         "hostile flags", "14",
         "any flag of nine verbs with NaN, infinity, 10³⁰, 2⁶³, nothing, half characters",
-        200, hostile_flags, 90,
+        160, hostile_flags, 90,
     ),
 ]  # fmt: skip

@@ -316,43 +316,43 @@ ATTACKS = [
         "kill and resume", "1 22",
         "`kill -9` up to three times at random moments of a training of 24 steps, a checkpoint every 4: the same weights "
         "to the bit, no checkpoint lost, nothing left behind",
-        60, kill_and_resume, 150,
+        30, kill_and_resume, 150,
     ),
     Attack(
         "unreadable checkpoints", "1",
         "checkpoints damaged, incomplete or owned by somebody else: none is removed, the newest whole one is used; if "
         "there is none the run stops, and `--restart` keeps them",
-        80, harm_checkpoints, 120,
+        40, harm_checkpoints, 120,
     ),
     Attack(
         "token store", "2",
         "ids zeroed, flipped, beyond the vocabulary, also with new digests: built again, the same weights",
-        90, harm_store, 90,
+        40, harm_store, 90,
     ),
     Attack(
         "records of a run", "1 2",
         "recipe, subwords, log of a run changed: refused or the same weights, no checkpoint lost",
-        50, harm_record, 90,
+        25, harm_record, 90,
     ),
     Attack(
         "NaN and rollback", "rollback",
         "losses, gradients, weights that are not finite at random steps, over several checkpoints, some damaged: no "
         "checkpoint and no model that is not finite, at most eight rollbacks, each at half the rate",
-        60, become_nan, 90,
+        30, become_nan, 90,
     ),
     Attack(
         "moved clock", "clock",
         "the clock jumps by decades at every look, files have times of another century, `kill -9` too: the same weights",
-        30, move_clock, 120,
+        15, move_clock, 120,
     ),
     Attack(
         "paused", "24",
         "SIGSTOP and SIGCONT during `--minutes`: the pause does not count, the same weights",
-        6, stop_the_process, 90, alone=True,
+        4, stop_the_process, 90, alone=True,
     ),
     Attack(
         "two trainings", "3",
         "two trainings in one folder at once",
-        20, train_twice, 120,
+        10, train_twice, 120,
     ),
 ]  # fmt: skip

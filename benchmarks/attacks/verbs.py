@@ -322,31 +322,31 @@ ATTACKS = [
     Attack(
         "prompts", "generate",
         "`generate` with odd prompts by flag and stdin, odd search settings, models of other kinds",
-        80, continue_prompts, 100,
+        70, continue_prompts, 100,
     ),
     Attack(
         "texts to classify", "classify",
         "`classify` with odd text: a class for each line, or refused",
-        60, classify_text, 80,
+        50, classify_text, 80,
     ),
     Attack(
         "images to classify", "classify",
         "broken PNG, JPEG, GIF, BMP, WebP, IDX files whose headers lie, bombs; `classify`, `score`, `train`",
-        200, classify_images, 80,
+        150, classify_images, 80,
     ),
     Attack(
         "students", "distill",
         "`distill` from odd corpora and from teachers with changed settings, signed anew",
-        50, teach, 130,
+        30, teach, 130,
     ),
     Attack(
         "trees and tables", "paper",
         "`paper` with broken trees, odd text to parse, hostile numbers",
-        80, read_trees, 90,
+        60, read_trees, 90,
     ),
     Attack(
         "packages of the demo", "demo",
         "`demo` with damaged packages, links, deep nesting, hostile minutes",
-        40, feed_demo, 130,
+        30, feed_demo, 130,
     ),
 ]  # fmt: skip
