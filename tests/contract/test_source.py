@@ -142,3 +142,8 @@ def test_everything_else_is_written_by_the_safe_writers_of_core():
                 if writes or name in ("write_text", "write_bytes"):
                     found.add(str(path.relative_to(PACKAGE)))
     assert found - NEW_FOLDERS == {"core/files.py"}
+
+
+def test_every_test_file_has_a_name_of_its_own():
+    names = sorted(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert len(names) == len(set(names)), "pytest tells test files apart by their names"
