@@ -131,7 +131,8 @@ def order_as(source: TaggedText, target: TaggedText) -> list[Span]:
 def is_sound(placed: Placed, source: Marked) -> bool:
     """Every tag once, well nested."""
     raw = [tag.raw.replace("</g", "</g ").split(" ")[0].rstrip(">") + ">" for tag in placed.marked.tags]
-    return Counter(tag.raw for tag in placed.marked.tags) == Counter(tag.raw for tag in source.tags) and is_nested(raw)
+    whole = "".join(tag.raw for tag in placed.marked.tags)
+    return all(whole.count(tag.raw) == 1 for tag in source.tags) and is_nested(raw)
 
 
 def right_tags(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -13,6 +14,10 @@ WORD = re.compile(
     r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]"  # Scripts without spaces: each letter by itself.
     r"|[^\W_\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+(?:['’-][^\W_]+)*|[^\w\s]|_"
 )
+
+
+SURE = 0.4
+"""A link with less weight does not say where something belongs by itself."""
 
 
 class Span(NamedTuple):
@@ -27,6 +32,8 @@ class Link(NamedTuple):
 
     source: Span
     target: Span
+    weight: float = 1.0
+    """How sure it is, beside the other links of the target word."""
 
 
 Aligner = Callable[[Sequence[tuple[str, str]]], Sequence[Sequence[Link] | None]]
@@ -184,16 +191,16 @@ class _Placing:
         """The target words that agree best with a source span: most words linked into it, fewest linked elsewhere."""
         if not self.links:
             return None
-        inside, outside = set[Span](), set[Span]()
+        inside, total_of = defaultdict[Span, float](float), defaultdict[Span, float](float)
         for link in self.links:
-            is_in = span.start <= link.source.start and link.source.end <= span.end
-            (inside if is_in else outside).add(link.target)
+            total_of[link.target] += link.weight
+            if span.start <= link.source.start and link.source.end <= span.end:
+                inside[link.target] += link.weight
         words = [each for each in find_words(self.target) if window.start <= each.start and each.end <= window.end]
         best, total, start, found = 0.0, 0.0, 0, None
         for number, word in enumerate(words):
-            weight = (1.0 if word in inside else 0.0) - (1.0 if word in outside else 0.0)
-            weight = weight if word in inside or word in outside else -0.2
-            weight = 0.1 if word in inside and word in outside else weight
+            # More than half of it must belong to the span; a word without links may be within, at a price.
+            weight = inside[word] / total_of[word] - 0.5 if total_of[word] else -0.1
             if any(word.start < each.end and each.start < word.end for each in taken):
                 weight = -1000.0
             if total <= 0:
@@ -227,11 +234,12 @@ class _Placing:
                 return block.target.start
             if place == block.source.end:
                 return block.target.end
-        after = [link for link in self.links if link.source.start >= place]
+        sure = [link for link in self.links if link.weight >= SURE]
+        after = [link for link in sure if link.source.start >= place]
         if after:
             first = min(link.source.start for link in after)
             return min(link.target.start for link in after if link.source.start == first)
-        before = [link for link in self.links if link.source.end <= place]
+        before = [link for link in sure if link.source.end <= place]
         if before:
             last = max(link.source.end for link in before)
             return max(link.target.end for link in before if link.source.end == last)

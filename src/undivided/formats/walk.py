@@ -115,8 +115,8 @@ def finish_segment(
         parts += [before, result.text, after]
         if text:
             blocks.append(Link(Span(at, at + len(text)), Span(to, to + len(result.text))))
-        for ours, theirs in (links[number] or ()) if links else ():
-            found.append(Link(Span(ours.start + at, ours.end + at), Span(theirs.start + to, theirs.end + to)))
+        for ours, theirs, weight in (links[number] or ()) if links else ():
+            found.append(Link(Span(ours.start + at, ours.end + at), Span(theirs.start + to, theirs.end + to), weight))
         at, to = at + len(text) + len(after), to + len(result.text) + len(after)
     target = put_shortcut("".join(parts), prepared.shortcut)
     if not segment.source.tags:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from undivided.artifact import Artifact
+from undivided.data.shortlist import Shortlist
 from undivided.data.subwords import Subwords, Tokenizer
 from undivided.formats.markup import Link, Span, find_words
 from undivided.formats.protection import Protected, choose_symbols, find_agreed, replace_spans
@@ -24,8 +25,11 @@ MODES = ("writes", "reads")
 MOST_ERROR = 0.6
 """Heads whose links disagree more than this with IBM model 1 do not align."""
 
-LEAST_ATTENTION = 0.1
-"""A target word is linked to the source word that it attends to most, if it has this share of its attention."""
+LEAST_WEIGHT = 0.02
+"""Links that are less sure are left out."""
+
+ATTENTION_FLOOR, LEXICAL_FLOOR, TENSION = 0.2, 0.005, 3.0
+"""What a pair of tokens has at least of attention, and of likelihood as translations; how much is expected near the diagonal."""
 
 
 class AligningHead(NamedTuple):
@@ -91,7 +95,7 @@ class AttentionAligner:
         for batch in batch_by_length([max(map(len, (each.ids for each in sides[place]))) for place in usable], beams=4):
             chosen = [usable[number] for number in batch]
             for place, layers in zip(chosen, cross_attention(self.artifact, [sides[place] for place in chosen]), strict=True):
-                links[place] = find_links(join_heads(layers, self.heads), *sides[place])
+                links[place] = find_links(weigh_tokens(self.artifact, join_heads(layers, self.heads), *sides[place]), *sides[place])
         return links
 
 
@@ -152,14 +156,34 @@ def word_attention(weights: np.ndarray, source: Side, target: Side) -> np.ndarra
     return found
 
 
+def weigh_tokens(artifact: Artifact, attention: np.ndarray, source: Side, target: Side) -> np.ndarray:
+    """`T S`: how well each source token fits each target token, in shares: by attention and, where the model has a shortlist, by
+    how likely one translates the other, near the diagonal."""
+    share = [(np.arange(count) + 0.5) / max(1, count) for count in attention.shape]
+    near = np.exp(-TENSION * np.abs(share[1] - share[0][:, None]))
+    weights = attention * near
+    if artifact.shortlist is not None:
+        likely = _likelihood(artifact.shortlist, source.ids, target.ids, artifact.tokenizer.joint)
+        weights = (attention + ATTENTION_FLOOR) * (likely + LEXICAL_FLOOR) * near
+    found: np.ndarray = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-9)
+    return found
+
+
+def _likelihood(shortlist: Shortlist, source: Sequence[int], target: Sequence[int], joint: bool) -> np.ndarray:
+    """`T S`: 1 for the likeliest translation of a source token, ½ for the second, and so on; 1 for a token that stays as it is."""
+    listed = shortlist.likely[np.asarray(source, dtype=np.int64)]  # S N
+    hits = listed[None] == np.asarray(target)[:, None, None]  # T S N
+    rank = hits.argmax(axis=-1)
+    likely = np.where(hits.any(axis=-1), 1.0 / (1.0 + rank), 0.0)
+    return np.where(np.asarray(target)[:, None] == np.asarray(source), 1.0, likely) if joint else likely
+
+
 def find_links(weights: np.ndarray, source: Side, target: Side) -> list[Link]:
-    """Each target word and the source word that it attends to most, from the attention `T S` of tokens."""
+    """The links of each target word, with their shares, from the weights `T S` of tokens."""
     links = []
     for number, row in enumerate(word_attention(weights, source, target)):
-        best = row.max()
-        # Several words may share one token: a symbol for an address stands for all its words.
-        places = np.flatnonzero(row == best).tolist() if best >= LEAST_ATTENTION else []
-        links += [Link(source.words[place], target.words[number]) for place in places]
+        for place in np.flatnonzero(row >= LEAST_WEIGHT).tolist():
+            links.append(Link(source.words[place], target.words[number], float(row[place])))
     return links
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from undivided.artifact import Artifact
-from undivided.formats.markup import Link
+from undivided.formats.markup import SURE, Link
 from undivided.formats.protection import Protected, check_protected, find_protected
 from undivided.inference.alignment import every_head, make_aligner
 from undivided.inference.hypothesis import Hypothesis
@@ -68,8 +68,9 @@ def _faults(found: Translation) -> int:
 
 def prefix_with(lost: Protected, found: Translation, links: Sequence[Link]) -> str:
     """A translation up to the words that are aligned with something lost, and there that: what a second try must begin with."""
-    inside = [link.target.start for link in links if lost.start < link.source.end and link.source.start < lost.end]
-    before = [link.target.end for link in links if link.source.end <= lost.start]
+    sure = [link for link in links if link.weight >= SURE]
+    inside = [link.target.start for link in sure if lost.start < link.source.end and link.source.start < lost.end]
+    before = [link.target.end for link in sure if link.source.end <= lost.start]
     place = min(inside) if inside else max(before, default=0)
     begin = found.text[:place].rstrip()
     # What stands before it in the source decides whether there is a space.

@@ -11,7 +11,16 @@ from undivided.artifact import Artifact
 from undivided.data.store import Store
 from undivided.data.subwords import Tokenizer
 from undivided.formats.markup import find_words
-from undivided.inference.alignment import MODES, AligningHead, Side, cross_attention, encode_sides, join_heads, word_attention
+from undivided.inference.alignment import (
+    MODES,
+    AligningHead,
+    Side,
+    cross_attention,
+    encode_sides,
+    join_heads,
+    weigh_tokens,
+    word_attention,
+)
 from undivided.look.heads.aligner import Agreement, Links, agreement, align_words
 from undivided.look.heads.statistics import strongest_links
 
@@ -67,7 +76,7 @@ def measure_alignment(artifact: Artifact, pairs: Sequence[LinkedPair]) -> dict[s
     chosen, wanted = [sides[place] for place in usable], [pairs[place].links for place in usable]
 
     def measure(heads: Sequence[AligningHead]) -> Agreement:
-        return agreement([_links(each, heads, *both) for each, both in zip(layers, chosen, strict=True)], wanted)
+        return agreement([_links(artifact, each, heads, *both) for each, both in zip(layers, chosen, strict=True)], wanted)
 
     every = [AligningHead(layer, head, mode) for layer, head in np.ndindex(layers[0].shape[:2]) for mode in MODES]
     ranked = sorted(every, key=lambda head: measure([head]).aer)
@@ -76,5 +85,8 @@ def measure_alignment(artifact: Artifact, pairs: Sequence[LinkedPair]) -> dict[s
     return {"alignment": {"heads": [list(head) for head in best], "error": round(measure(best).aer, 4)}}
 
 
-def _links(layers: np.ndarray, heads: Sequence[AligningHead], source: Side, target: Side) -> frozenset[tuple[int, int]]:
-    return strongest_links(word_attention(join_heads(layers, heads), source, target))
+def _links(
+    artifact: Artifact, layers: np.ndarray, heads: Sequence[AligningHead], source: Side, target: Side
+) -> frozenset[tuple[int, int]]:
+    weights = weigh_tokens(artifact, join_heads(layers, heads), source, target)
+    return strongest_links(word_attention(weights, source, target))

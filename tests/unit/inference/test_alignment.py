@@ -49,8 +49,13 @@ def test_links_follow_the_attention():
     source = Side([1, 2, 3], [(0, 2), (2, 3), (3, 7)], find_words("abc def"))
     target = Side([1, 2], [(0, 3), (3, 7)], find_words("xyz uvw"))
     links = find_links(np.array([[0.0, 0.1, 0.9], [0.4, 0.4, 0.2]]), source, target)
-    assert links == [(Span(4, 7), Span(0, 3)), (Span(0, 3), Span(4, 7))]
-    assert find_links(np.array([[0.01, 0.01, 0.01], [0.0, 0.0, 0.05]]), source, target) == []
+    assert [(each.source, each.target, round(each.weight, 3)) for each in links] == [
+        (Span(0, 3), Span(0, 3), 0.1),
+        (Span(4, 7), Span(0, 3), 0.9),
+        (Span(0, 3), Span(4, 7), 0.8),
+        (Span(4, 7), Span(4, 7), 0.2),
+    ]
+    assert find_links(np.array([[0.005, 0.005, 0.01], [0.0, 0.0, 0.015]]), source, target) == []
 
 
 def test_heads_read_and_write():

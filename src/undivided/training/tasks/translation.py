@@ -13,6 +13,7 @@ from undivided.artifact import Artifact, save_artifact
 from undivided.core.console import Console, plural
 from undivided.core.ids import PAD
 from undivided.data.batches import BatchStream, PairBatch, load_batch
+from undivided.data.shortlist import Shortlist
 from undivided.data.store import SampledStore
 from undivided.inference.score import bleu, bleu_by_length, perplexity
 from undivided.inference.translator import Translator
@@ -94,12 +95,14 @@ class TranslationTask:
         """The vocabulary, what training lines are like, which heads align words, and the digests of the corpora."""
         if self._linked is None:
             self._linked = link_pairs(self.store, self.tokenizer)
-        alignment = measure_alignment(Artifact(self.recipe, self.tokenizer, self.model), self._linked)
+        alignment = measure_alignment(Artifact(self.recipe, self.tokenizer, self.model, {}, self._shortlist()), self._linked)
         lines = measure_lines(self.store, self.tokenizer.source, self.recipe.data.source_lang)
         usual = {"usual": self.usual} if self.usual else {}
         return {"vocabulary": len(self.tokenizer.target), **lines, **usual, **alignment, "data": self.prepared.data_digests()}
 
     def export(self, out: Path, facts: dict[str, Any]) -> None:
         """Write the model folder."""
-        shortlist = load_or_learn_shortlist(self.store, len(self.tokenizer.source), len(self.tokenizer.target))
-        save_artifact(Artifact(self.recipe, self.tokenizer, self.model, facts, shortlist), out)
+        save_artifact(Artifact(self.recipe, self.tokenizer, self.model, facts, self._shortlist()), out)
+
+    def _shortlist(self) -> Shortlist:
+        return load_or_learn_shortlist(self.store, len(self.tokenizer.source), len(self.tokenizer.target))
