@@ -117,8 +117,8 @@ def report(path: Path, results: dict[str, dict[str, Any]], domains: tuple[Domain
         ),
         "",
         f"In brackets: the difference to the model that it was fine-tuned from. Scored on the first {SCORED} sentences of each "
-        f"test set, which no run has read, as `undivided translate` does by default. BLEU: `{results['base']['signature']}`. Seconds "
-        "are those of training steps, on a machine that did other work too.",
+        f"test set, which no run has read, as `undivided translate` does by default. BLEU: `{results['base']['signature']}`. "
+        "Seconds are those of training steps, on a machine that did other work too.",
     ]
     write_report(path, "Fine-tuning: what is gained, what is lost", "fine_tuning.py", sys.argv[1:], body)
 
