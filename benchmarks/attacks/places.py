@@ -26,12 +26,9 @@ def plant_links(trial: Trial) -> str:
     chosen = chance.randrange(10)
     first = trial.run(*writing_command(trial, chosen, tried), timeout=100)
     trial.check(first.code == 0, f"without any link: exit code {first.code}: {first.err[-300:]}")
-    names = [path.relative_to(tried) for path in sorted(tried.rglob("*"))]
-    names += (
-        [Path("out.shards"), Path("out.shards/joined"), Path("out.shards/worker-0.log"), Path("out.shards/lock")]
-        if chosen == 0
-        else []
-    )
+    # Folders may be links: people keep models and runs on other disks.
+    names = [path.relative_to(tried) for path in sorted(tried.rglob("*")) if not path.is_dir()]
+    names += [Path("out.shards/joined"), Path("out.shards/worker-0.log"), Path("out.shards/lock")] if chosen == 0 else []
     victims = []
     for name in chance.sample(names, min(len(names), chance.choice([1, 1, 2, 5]))):
         place, victim = home / name, elsewhere / f"v{len(victims)}"
@@ -42,7 +39,7 @@ def plant_links(trial: Trial) -> str:
         ):
             continue
         place.parent.mkdir(parents=True, exist_ok=True)
-        plant_one(chance, place, victim, (tried / name).is_dir())
+        plant_one(chance, place, victim)
         victims.append(victim)
     before = contents(elsewhere)
     ended = trial.run(*writing_command(trial, chosen, home), timeout=100)
@@ -86,10 +83,10 @@ def writing_command(trial: Trial, chosen: int, home: Path) -> list[str | Path]:
     return commands[chosen]
 
 
-def plant_one(chance: random.Random, place: Path, victim: Path, is_folder: bool) -> None:
+def plant_one(chance: random.Random, place: Path, victim: Path) -> None:
     """One obstacle."""
     kind = chance.choice(["link", "link", "twin", "dangling", "pipe", "folder"])
-    if is_folder or kind == "folder":
+    if kind == "folder":
         victim.mkdir()
         (victim / "precious").write_text(SECRET)
         place.symlink_to(victim, target_is_directory=True)

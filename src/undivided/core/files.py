@@ -43,8 +43,15 @@ def parse_json(content: bytes) -> Any:
         raise ValueError("nested too deep") from None
 
 
+def check_plain(path: str | Path) -> None:
+    """Refuse what is there and is neither a file nor a folder: to open a pipe would wait for ever."""
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise InputError(f"{path}: is no plain file (a pipe or a device)")
+
+
 def read_json(path: Path, limit: int = MAX_JSON_BYTES) -> dict[str, Any]:
     """The object that a JSON file holds; `InputError` where it does not."""
+    check_plain(path)
     try:
         value = parse_json(read_bounded(path, limit))
     except ValueError as error:
@@ -58,6 +65,7 @@ def read_json(path: Path, limit: int = MAX_JSON_BYTES) -> dict[str, Any]:
 
 def sha256_of(path: str | Path) -> str:
     """sha256 of a file's bytes, in hexadecimal."""
+    check_plain(path)
     try:
         with Path(path).open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()

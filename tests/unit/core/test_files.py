@@ -241,3 +241,11 @@ def test_the_part_of_a_killed_process_is_removed_by_the_next_that_writes_there(t
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         ["o[ut].txt", "o[ut].txt.7.part", "o[ut].txt.8.undivided-part", "other", "precious"]
     )
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
+def test_nothing_waits_for_a_pipe_that_has_the_name_of_a_file(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for read in (read_json, sha256_of):
+        with pytest.raises(InputError, match="pipe: is no plain file"):
+            read(tmp_path / "pipe")
