@@ -130,9 +130,8 @@ def order_as(source: TaggedText, target: TaggedText) -> list[Span]:
 
 def is_sound(placed: Placed, source: Marked) -> bool:
     """Every tag once, well nested."""
-    raw = [tag.raw.replace("</g", "</g ").split(" ")[0].rstrip(">") + ">" for tag in placed.marked.tags]
     whole = "".join(tag.raw for tag in placed.marked.tags)
-    return all(whole.count(tag.raw) == 1 for tag in source.tags) and is_nested(raw)
+    return all(whole.count(tag.raw) == 1 for tag in source.tags) and is_nested([f"{each}>" for each in re.findall(r"</?g", whole)])
 
 
 def right_tags(

@@ -11,6 +11,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
+from undivided.formats.markup import SURE
 from undivided.formats.terms import Term
 from undivided.inference.verdicts import Verdict
 from undivided.serve.errors import Refusal
@@ -110,7 +111,8 @@ async def _align(service: Service, asked: Asked, results: list[Translated]) -> l
                     "target": [target + theirs.start, target + theirs.end],
                 }
                 for (segment, target), found in zip(places, links, strict=True)
-                for ours, theirs in found or ()
+                for ours, theirs, weight in found or ()
+                if weight >= SURE
             ]
         )
     return answer
