@@ -31,9 +31,10 @@ from playwright.sync_api import Page, sync_playwright
 
 from undivided.artifact import Artifact, load_artifact
 from undivided.config import SearchConfig, build_recipe
+from undivided.data.batches import make_batch
 from undivided.data.subwords import to_one_line
 from undivided.inference.search import search
-from undivided.look import look
+from undivided.look.capture import record_pass
 from undivided.look.live import STORED, Stored, render_live
 from undivided.models import make_model
 
@@ -86,6 +87,7 @@ def main() -> None:
     chosen = options.parse_args()
     if not (chosen.model / "config.json").exists():
         train(chosen.model, chosen.minutes)
+    torch.set_num_threads(1)
     artifact = load_artifact(chosen.model)
     lines, references = (
         (CORPUS / f"test_2016_flickr.{language}").read_text(encoding="utf-8").splitlines()[: chosen.count]
@@ -189,20 +191,26 @@ def check_subwords(page: Page, artifact: Artifact, lines: list[str]) -> tuple[st
 
 
 def check_numbers(page: Page, artifact: Artifact, lines: list[str]) -> tuple[str, str]:
-    """The largest difference of any attention weight and probability of some sentences."""
+    """The largest difference of any attention weight, decoder state and logit of some sentences."""
     settings = {key: getattr(artifact.recipe.search, key) for key in SETTINGS}
     worst = 0.0
     for line in lines[:10]:
-        seen = look(artifact, line)
         page.evaluate(
             "async ([text, settings]) => { window.seen = (await ask('look', { text, settings })).at(-1)[1]; }", [line, settings]
         )
-        for use in ("encoder", "decoder", "cross"):
-            values = page.evaluate("use => Array.from(window.seen[use].data)", use)
-            worst = max(worst, float(abs(torch.tensor(values) - torch.tensor(seen.attention(use)).flatten()).max()))
-        chances = page.evaluate("() => window.seen.steps.map((step) => step.probability)")
-        worst = max(worst, *(abs(chance - step.probability) for chance, step in zip(chances, seen.steps, strict=True)))
-    return "largest difference of attention weights and probabilities, 10 sentences, float32", f"{worst:.1e}"
+        page.evaluate("async () => { window.tensors = (await ask('tensors', {}))[0][1]; }")
+        src, tgt = (page.evaluate(f"() => window.seen.{ids}") for ids in ("source.map(t => t.id)", "steps.map(s => s.written.id)"))
+        with torch.inference_mode():
+            recording = record_pass(artifact.model, make_batch([src], [tgt]))
+            values = {"states": recording.states[0], "logits": artifact.model.logits(recording.states[0])}
+        for name, value in values.items():
+            found = torch.tensor(page.evaluate("name => Array.from(window.tensors[name])", name))
+            worst = max(worst, float((found - value.flatten()).abs().max()))
+        for use, columns in (("encoder", len(src)), ("decoder", len(tgt)), ("cross", len(src))):
+            found = torch.tensor(page.evaluate("use => Array.from(window.seen[use].data)", use))
+            wanted = recording.attention(use, len(src if use == "encoder" else tgt), columns)
+            worst = max(worst, float((found - torch.tensor(wanted).flatten()).abs().max()))
+    return "largest difference of attention weights, decoder states and logits, 10 sentences, float32", f"{worst:.1e}"
 
 
 def measure_choices(browser: Any, folder: Path, artifact: Artifact, lines: list[str]) -> list[tuple[str, str]]:
