@@ -28,6 +28,7 @@ BUILDING = "*.[0-9]*.building"
 
 def read_bounded(path: Path, limit: int) -> bytes:
     """The bytes of a file, unless there are more than `limit` of them."""
+    check_plain(path)
     with path.open("rb") as stream:
         content = stream.read(limit + 1)
     if len(content) > limit:
@@ -44,14 +45,18 @@ def parse_json(content: bytes) -> Any:
 
 
 def check_plain(path: str | Path) -> None:
-    """Refuse what is there and is neither a file nor a folder: to open a pipe would wait for ever."""
+    """Refuse what is there and is neither a file nor a folder: to open a pipe would wait for ever.
+
+    What a shell hands over (`<(…)`) is a pipe that somebody writes to.
+    """
+    if str(path).startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/")):
+        return
     if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
         raise InputError(f"{path}: is no plain file (a pipe or a device)")
 
 
 def read_json(path: Path, limit: int = MAX_JSON_BYTES) -> dict[str, Any]:
     """The object that a JSON file holds; `InputError` where it does not."""
-    check_plain(path)
     try:
         value = parse_json(read_bounded(path, limit))
     except ValueError as error:

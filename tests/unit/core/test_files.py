@@ -246,6 +246,6 @@ def test_the_part_of_a_killed_process_is_removed_by_the_next_that_writes_there(t
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
 def test_nothing_waits_for_a_pipe_that_has_the_name_of_a_file(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    for read in (read_json, sha256_of):
+    for read in (read_json, sha256_of, lambda path: read_bounded(path, 10)):
         with pytest.raises(InputError, match="pipe: is no plain file"):
             read(tmp_path / "pipe")
