@@ -22,6 +22,7 @@ STARTERS = {
     "inference/workers/process_pool.py": "",
     "nn/backend/bfloat16.py": "from undivided.nn.backend.bfloat16 import _measure_in_a_process as ask; assert ask() > 0",
     "nn/backend/library.py": "from undivided.nn.backend.library import why_no_kernels; print(why_no_kernels())",
+    "serve/workers.py": "",
 }
 """Each file that starts processes, with a program that makes it do so."""
 
@@ -77,3 +78,17 @@ def test_workers_import_nothing_from_the_working_directory(trapped, tmp_path, mo
     assert done.returncode == 0, done.stderr.decode()
     assert not (tmp_path / "ran").exists()
     assert (tmp_path / "out").read_bytes().count(b"\n") == 3
+
+
+def test_workers_of_a_server_import_nothing_from_the_working_directory(trapped, tmp_path, model):
+    command = [sys.executable, "-P", "-m", "undivided", "serve", model, "--port", "0", "--workers", "2", "--threads", "1"]
+    with subprocess.Popen(command, cwd=trapped, env=environment(), stderr=subprocess.PIPE, text=True) as server:
+        lines = []
+        for line in server.stderr:
+            lines.append(line)
+            if "serving at" in line:
+                break
+        server.terminate()
+        assert server.wait(100) == 0, lines
+    assert "serving at" in lines[-1]
+    assert not (tmp_path / "ran").exists()

@@ -27,11 +27,6 @@ def add_serve(verbs: Any) -> None:
         "models", nargs="*", metavar="MODEL", help="model folders; en-de=FOLDER where a folder does not say its languages"
     )
     verb.add_argument("--new-key", metavar="NAME", help="add an API key to --api-keys-db-path, print it, and end")
-    verb.add_argument(
-        "--ray",
-        metavar="ADDRESS",
-        help="serve by --workers replicas of a Ray cluster; `local` starts one here (pip install 'ray[serve]')",
-    )
     add_settings(verb, ServeConfig)
     add_compute(verb, "auto")
     add_quiet(verb)
@@ -75,11 +70,6 @@ def run_serve(options: argparse.Namespace) -> None:
     folders = [ModelFolder.parse(each) for each in options.models]
     with state_folder() as files:
         job = Job(folders, config, engine, files, options.quiet)
-        if options.ray is not None:
-            from undivided.serve.ray_replicas import run_on_ray
-
-            number = run_on_ray(job, options.ray, console)
-        else:
-            number = run_server(job, console)
+        number = run_server(job, console)
     if number == signal.SIGINT:  # SIGTERM is the usual end of a server, and no failure.
         raise Stopped(number, "stopped; everything that was accepted is answered")

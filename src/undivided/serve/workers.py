@@ -48,7 +48,7 @@ class Supervisor:
 
     def _start(self, slot: int) -> None:
         """Start a worker: it reads what to do from its stdin, which also tells it when we are gone."""
-        command = [sys.executable, "-m", "undivided.serve"]
+        command = [sys.executable, "-P", "-m", "undivided.serve"]
         worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
         assert worker.stdin is not None
         quiet = self.job._replace(quiet=True) if slot else self.job
