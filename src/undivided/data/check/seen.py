@@ -11,7 +11,7 @@ import numpy as np
 from undivided.data.check.block import Block, Numbers, mix
 from undivided.data.check.rules import BITS
 
-SORTED_AT_ONCE = 1 << 22
+SORTED_AT_ONCE = 1 << 20
 """Hashes that are sorted in memory; more are sorted in parts."""
 _RECORD = np.dtype([("exact", np.uint64), ("near", np.uint64)])
 
