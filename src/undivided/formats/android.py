@@ -88,5 +88,7 @@ def _write(marked: Marked) -> str:
 def escape_android(text: str) -> str:
     """Text with what Android would take for its own escaped."""
     text = text.replace("\\", "\\\\").replace("'", "\\'").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    # XML would read a carriage return as a line feed.
+    text = text.replace("\r", "\\u000d")
     # Several spaces in a row would be collapsed.
     return re.sub(r"(?<= ) ", r"\\u0020", escape(text))

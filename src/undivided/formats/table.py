@@ -41,7 +41,7 @@ def parse_csv(file: TextFile, options: DocumentOptions) -> SplicedText:
     first = file.text[: match.start()] if (match := END.search(file.text)) else file.text
     first = re.sub(r'(?:^|(?<=[,;\t]))"(?:[^"]|"")*"', "", first)
     separator = max(",;\t", key=first.count)
-    return _parse(file, options, list(_csv_rows(file, separator)), separator)
+    return _parse(file, options, list(_csv_rows(file, separator)), separator, quotes=True)
 
 
 def _tsv_rows(text: str) -> Iterator[list[Cell]]:
@@ -102,7 +102,7 @@ def choose_columns(names: Sequence[str], options: DocumentOptions, name: str) ->
     return Columns(source, target if target != source else None, True, added)
 
 
-def _parse(file: TextFile, options: DocumentOptions, rows: list[list[Cell]], separator: str) -> SplicedText:
+def _parse(file: TextFile, options: DocumentOptions, rows: list[list[Cell]], separator: str, quotes: bool = False) -> SplicedText:
     if not rows:
         return SplicedText([])
     columns = choose_columns([cell.text for cell in rows[0]], options, file.name)
@@ -120,7 +120,7 @@ def _parse(file: TextFile, options: DocumentOptions, rows: list[list[Cell]], sep
         segment = segments.add(source.start, source.text, target=old, state="done" if old.strip() else "new")
         missing = max(1, (width if columns.target is None else columns.target) - len(row) + 1)
         place = target or Cell(row[-1].end, row[-1].end, "", False)
-        units.append(Unit([segment], _writer(place, separator, "" if target else separator * missing)))
+        units.append(Unit([segment], _writer(place, "" if target else separator * missing, quotes)))
     header = rows[0][-1].end
 
     def finish() -> list[Edit]:
@@ -130,15 +130,16 @@ def _parse(file: TextFile, options: DocumentOptions, rows: list[list[Cell]], sep
     return SplicedText(units, finish=finish)
 
 
-def _writer(cell: Cell, separator: str, before: str):  # type: ignore[no-untyped-def]
+def _writer(cell: Cell, before: str, quotes: bool):  # type: ignore[no-untyped-def]
     def write(given: Sequence[Marked | None], approve: bool) -> list[Edit]:
-        return [Edit(cell.start, cell.end, before + _quote(each.text, separator, cell.quoted)) for each in given if each]
+        return [Edit(cell.start, cell.end, before + _quote(each.text, quotes, cell.quoted)) for each in given if each]
 
     return write
 
 
-def _quote(text: str, separator: str, quoted: bool) -> str:
-    if separator == "\t" and not quoted:
+def _quote(text: str, quotes: bool, quoted: bool) -> str:
+    """Text as a field; what could be a separator is quoted, so that the file is read as before."""
+    if not quotes:
         return re.sub(r"[\t\r\n]+", " ", text)
-    needs = quoted or separator in text or '"' in text or "\n" in text or "\r" in text
+    needs = quoted or any(mark in text for mark in ',;\t"\r\n')
     return '"' + text.replace('"', '""') + '"' if needs else text

@@ -15,7 +15,7 @@ from undivided.formats.text_file import MARKS, TextFile, read_text
 DECLARED = re.compile(rb"""<\?xml[^>]{0,200}?encoding\s*=\s*["']([A-Za-z][\w.:-]*)["']""")
 MAX_DEPTH = 500
 TOKEN = re.compile(
-    r"""<!--.*?-->|<!\[CDATA\[(?P<cdata>.*?)\]\]>|<\?.*?\?>|<!(?:[^<>"']|"[^"<]*"|'[^'<]*')*>"""
+    r"""<!--.*?-->|<!\[CDATA\[(?P<cdata>.*?)\]\]>|<\?.*?\?>|<!(?:[^<>"']|"[^"]*"|'[^']*')*>"""
     r"""|<(?P<close>/)?(?P<name>[^\s/>!?"'<]+)(?P<attributes>(?:[^<>"']|"[^"<]*"|'[^'<]*')*?)(?P<empty>/)?>""",
     re.DOTALL,
 )

@@ -14,7 +14,7 @@ from undivided.formats.contract import DocumentOptions, Edit, Marked, SegmentLis
 from undivided.formats.languages import is_language, matches_language
 from undivided.formats.text_file import TextFile
 
-PROPERTIES = re.compile(r"(?:[&!]\S{0,200}\s{1,200}){1,2}")
+PROPERTIES = re.compile(r"(?:&[0-9A-Za-z_-]{1,200}\s{0,200}|!\S{0,200}\s{1,200}){1,2}")
 STRING = "tag:yaml.org,2002:str"
 
 
@@ -84,9 +84,11 @@ def _writer(text: str, event: Any) -> Write:
     start, end = event.start_mark.index, event.end_mark.index
     if found := PROPERTIES.match(text, start, end):
         start = found.end()
+    # Behind an anchor a text may begin without a space; a quoted one may not.
+    space = "" if text[start - 1 : start].isspace() or not found else " "
 
     def write(given: Sequence[Marked | None], approve: bool) -> list[Edit]:
-        return [Edit(start, end, _write(each.text, text[start:end], event)) for each in given if each is not None]
+        return [Edit(start, end, space + _write(each.text, text[start:end], event)) for each in given if each is not None]
 
     return write
 
@@ -106,8 +108,12 @@ def _write(new: str, old: str, event: Any) -> str:
 
 
 def _quote(text: str) -> str:
-    """Double quotes; JSON's escapes are YAML's too."""
-    return json.dumps(text, ensure_ascii=not text.isprintable())
+    """Double quotes; JSON's escapes are YAML's too, but for pairs of surrogates."""
+    return "".join(each if each.isprintable() else _escape(each) for each in json.dumps(text, ensure_ascii=False))
+
+
+def _escape(char: str) -> str:
+    return f"\\u{ord(char):04x}" if ord(char) <= 0xFFFF else f"\\U{ord(char):08x}"
 
 
 def _is_plain(text: str) -> bool:
