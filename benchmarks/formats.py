@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from format_fuzz import OPTIONS, Answer, fuzz, seeds
+from format_hostile import try_browser, try_hostile, try_memory, try_named_dtd
 
 from undivided.formats import DocumentOptions, open_document
 from undivided.formats.markup import Link, find_words
@@ -209,7 +210,37 @@ def try_office() -> list[tuple[str, str]]:
         for format in ("docx", "odt", "xlsx", "ods"):
             source = "table.csv" if format in ("xlsx", "ods") else "page.html"
             rows.append((format, _office_round(office, folder, format, source)))
+        rows.append(("pptx", _slides_round(office, folder)))
     return rows
+
+
+def _slides_round(office: str, folder: Path) -> str:
+    """Slides, translated, opened by LibreOffice and saved as ODP: the text that it has read."""
+    data = seeds()["pptx"][0]
+    result, results = translate(data, "pptx")
+    (folder / "new.pptx").write_bytes(result)
+    subprocess.run(
+        [
+            office,
+            f"-env:UserInstallation=file://{folder}/profile",
+            "--headless",
+            "--convert-to",
+            "odp",
+            "--outdir",
+            str(folder),
+            str(folder / "new.pptx"),
+        ],
+        capture_output=True,
+        check=False,
+        timeout=180,
+    )
+    if not (folder / "new.odp").exists():
+        return "LibreOffice could not open it"
+    shown = " ".join(each.text for each in open_document(folder / "new.odp").segments())
+    wanted = [each.target.text for each in results]
+    lost = [text for text in wanted if " ".join(text.split()) not in " ".join(shown.split())]
+    is_same = open_document(data, "pptx").save({}) == data
+    return f"{len(results)} segments; untranslated {'byte-identical' if is_same else 'CHANGED'}; text {f'LOST: {lost}' if lost else 'shown'}"
 
 
 def _office_round(office: str, folder: Path, format: str, source: str) -> str:
@@ -252,6 +283,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=20_000, help="harmed documents of each format")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--sizes", type=int, nargs="*", default=[2, 20, 200], metavar="MB", help="sizes of translation memories to read"
+    )
     parser.add_argument("--folder", type=Path, default=ROOT / ".venv" / "catalogues")
     parser.add_argument("--report", type=Path, default=ROOT / "docs" / "formats.md")
     options = parser.parse_args()
@@ -259,17 +293,27 @@ def main() -> None:
     outcomes = list(all_catalogues(options.folder))
     for each in outcomes:
         print(each, flush=True)
-    office = try_office()
+    office = [*try_office(), ("html, in a browser", try_browser(lambda data, format: translate(data, format)[0]))]
     print(office, flush=True)
+    hostile = [*try_hostile(), ("a DTD on another machine that is only named (TMX)", try_named_dtd())]
+    memory = try_memory(tuple(options.sizes))
+    print(hostile, memory, flush=True)
     fuzzed = {}
     for format in seeds():
         fuzzed[format] = fuzz(format, options.count, options.seed)
         print(format, dict(fuzzed[format][0]), [message for _, message in fuzzed[format][1][:3]], flush=True)
-    options.report.write_text(report(options, outcomes, office, fuzzed, time.monotonic() - start), encoding="utf-8")
+    options.report.write_text(
+        report(options, outcomes, office, (hostile, memory), fuzzed, time.monotonic() - start), encoding="utf-8"
+    )
 
 
 def report(
-    options: argparse.Namespace, outcomes: Sequence[Outcome], office: Sequence[tuple[str, str]], fuzzed: dict, seconds: float
+    options: argparse.Namespace,
+    outcomes: Sequence[Outcome],
+    office: Sequence[tuple[str, str]],
+    tried: tuple[Sequence[tuple[str, str]], Sequence[tuple[str, str, str]]],
+    fuzzed: dict,
+    seconds: float,
 ) -> str:
     wrong = sum(counts["wrong"] for counts, _ in fuzzed.values())
     rows = [
@@ -293,14 +337,19 @@ def report(
         )
     rows += [
         "",
-        "## Office files",
+        "## Office files and pages",
         "",
-        "Written by LibreOffice, translated, opened by LibreOffice again.",
+        "Written by LibreOffice (slides: by ourselves), translated, opened by LibreOffice again; and a page, translated, in a browser.",
         "",
         "| format | what was found |",
         "|---|---|",
     ]
     rows += [f"| {format} | {found} |" for format, found in office]
+    rows += ["", "## Files that mean harm", "", "| attack | what happened |", "|---|---|"]
+    rows += [f"| {attack} | {found} |" for attack, found in tried[0]]
+    rows += ["", "## Large translation memories", "", "Read to train from, each in a process of its own.", ""]
+    rows += ["| size of the TMX | units | most memory |", "|---|---|---|"]
+    rows += [f"| {' | '.join(row)} |" for row in tried[1]]
     rows += [
         "",
         "## Harmed documents",
