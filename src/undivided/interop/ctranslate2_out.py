@@ -18,9 +18,6 @@ from undivided.inference.engines.ctranslate2_convert import (
 )
 from undivided.interop.parity import compare_rounded_scores, compare_scores
 
-ROUNDED = {"int8": TOLERANCE, "int16": 0.01}
-"""Of weights that are rounded: the largest mean difference of a token's log-probability that is accepted."""
-
 EXAMPLE = '''"""Translate lines from stdin: python translate.py < in.txt"""
 
 import sys
@@ -61,4 +58,4 @@ def export_ctranslate2(artifact: Artifact, folder: Path, weights: str) -> dict[s
     ours, theirs = score_samples(folder, artifact)
     if weights == "float32":
         return compare_scores(ours, theirs, "CTranslate2") | {"weights": weights}
-    return compare_rounded_scores(ours, theirs, f"CTranslate2 with {weights} weights", ROUNDED[weights]) | {"weights": weights}
+    return compare_rounded_scores(ours, theirs, f"CTranslate2 with {weights} weights", TOLERANCE) | {"weights": weights}

@@ -106,6 +106,12 @@ def test_a_folder_that_computes_something_else_fails_and_leaves_nothing(weights,
     assert [path.name for path in tmp_path.iterdir()] == ["ours"]
 
 
+def test_16_bit_weights_go_out_wherever_they_are_computed(model, tmp_path, console):
+    export_model(model, tmp_path / "out", "ctranslate2", console, "int16")
+    import_model(tmp_path / "out", tmp_path / "back", console)
+    assert load_artifact(tmp_path / "back").facts["dequantised"] == "int16"
+
+
 def test_a_package_goes_out_and_in_with_8_bit_weights(tmp_path, console):
     ours = make_translator(tmp_path / "ours", LANGUAGES)
     export_model(tmp_path / "ours", tmp_path / "a.argosmodel", "argos", console, "int8")
