@@ -16,6 +16,9 @@ WORD = re.compile(
 )
 
 
+LEAST_SHARE = 0.15
+"""A word that belongs to a span for a smaller share does not belong to it at all."""
+
 SURE = 0.4
 """A link with less weight does not say where something belongs by itself."""
 
@@ -197,17 +200,23 @@ class _Placing:
             if span.start <= link.source.start and link.source.end <= span.end:
                 inside[link.target] += link.weight
         words = [each for each in find_words(self.target) if window.start <= each.start and each.end <= window.end]
-        best, total, start, found = 0.0, 0.0, 0, None
+        best, total, start, found, free = 0.0, 0.0, 0, None, list[tuple[float, Span]]()
         for number, word in enumerate(words):
             # More than half of it must belong to the span; a word without links may be within, at a price.
             weight = inside[word] / total_of[word] - 0.5 if total_of[word] else -0.1
             if any(word.start < each.end and each.start < word.end for each in taken):
                 weight = -1000.0
+            elif total_of[word]:
+                free.append((weight + 0.5, word))
             if total <= 0:
                 total, start = 0.0, number
             total += weight
             if total > best:
                 best, found = total, Span(words[start].start, word.end)
+        if found is None and free:
+            # No word belongs to it for the larger part: the one that does most.
+            share, word = max(free)
+            found = word if share >= LEAST_SHARE else None
         return found
 
     def _alone(self, child: _Node, parent: _Node) -> int:

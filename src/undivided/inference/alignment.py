@@ -28,7 +28,7 @@ MOST_ERROR = 0.6
 LEAST_WEIGHT = 0.02
 """Links that are less sure are left out."""
 
-ATTENTION_FLOOR, LEXICAL_FLOOR, TENSION = 0.2, 0.005, 3.0
+ATTENTION_FLOOR, LEXICAL_FLOOR, TENSION = 0.1, 0.002, 4.0
 """What a pair of tokens has at least of attention, and of likelihood as translations; how much is expected near the diagonal."""
 
 
