@@ -8,6 +8,7 @@ import random
 import shutil
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 from attacks.command import run_process
@@ -135,7 +136,7 @@ def no_home(trial: Trial) -> str:
         os.setgid(uid)
         os.setuid(uid)
 
-    if chance.random() < 0.15 and shutil.which("setpriv"):
+    if chance.random() < 0.15 and shutil.which("setpriv") and is_readable_by_others(Path(sys.base_prefix)):
         env["UNDIVIDED_KERNELS"] = "0"
         ended = judge(
             run_process(
@@ -147,6 +148,11 @@ def no_home(trial: Trial) -> str:
     trial.check(ended.code == 0, f"exit code {ended.code}: {ended.err[-400:]}")
     trial.check(ended.out.decode().splitlines() == world.right[engine], "another translation")
     return "same lines"
+
+
+def is_readable_by_others(folder: Path) -> bool:
+    """Whether any user can start what is there: a Python in somebody's home is theirs alone."""
+    return all(each.stat().st_mode & 0o005 == 0o005 for each in (folder, *folder.parents))
 
 
 def odd_name(chance: random.Random) -> bytes:
