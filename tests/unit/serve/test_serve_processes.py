@@ -75,6 +75,33 @@ def test_reload_drops_no_request_and_sigterm_answers_what_was_accepted(serve, mo
         assert not [each for each in load.failures if "IncompleteRead" in str(each)]
 
 
+def test_many_clients_at_once_each_get_their_own(serve, model, translator):
+    """Without a cache, which would answer a second time what was wrong the first."""
+    texts = list(dict.fromkeys(SENTENCES))
+    expected = dict(zip(texts, translator.translate(texts)))
+    owners = {}
+    for text, translation in expected.items():
+        owners.setdefault(translation, set()).add(text)
+    answers = []
+
+    def client(number):
+        with requests.Session() as session:
+            for text in texts[number:] + texts[:number]:
+                got = session.post(running.url + "/translate", json={"q": text, "source": "en", "target": "de"}, timeout=60)
+                answers.append((text, got.json()["translatedText"]))
+
+    with serve(str(model), *ARGUMENTS, "--cache-characters", "0") as running:
+        threads = [threading.Thread(target=client, args=(number,)) for number in range(12)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+    assert len(answers) == 12 * len(texts)
+    assert [each for each in answers if each[0] not in owners.get(each[1], {each[0]})] == []
+    # The fixture runs PyTorch and the server CTranslate2 in int8, so a rare one differs.
+    assert sum(expected[text] == found for text, found in answers) > 0.9 * len(answers)
+
+
 def test_a_model_that_is_gone_is_not_reloaded_but_still_served(serve, model, tmp_path):
     import shutil
 
