@@ -32,7 +32,7 @@ class TrainConfig:
     pull: float = setting(
         0.0,
         "fine-tuning: pull back to the weights that it starts from, so that less is forgotten: each step undoes rate × pull of the "
-        "way from there; 0 = none, 10 to 100 is felt",
+        "way from there; 0 = none",
         flags=("--pull",),
         at_least=0.0,
     )
