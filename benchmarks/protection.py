@@ -27,7 +27,7 @@ from undivided.inference.translation import Translation
 from undivided.inference.translator import Translator
 from undivided.training.loop import train
 
-STEPS = int(os.environ.get("STEPS", "2000"))
+STEPS = int(os.environ.get("STEPS", "3000"))
 TAGGED, PLAIN, INJECTED = 500, 2000, 1000
 HOME = Path(os.environ.get("PROTECTION_HOME", ROOT / ".venv" / "protection"))
 CORPUS = CORPORA / "libreoffice-help" / "en-de"

@@ -25,10 +25,13 @@ if TYPE_CHECKING:
     from undivided.inference.search import Constraint
 
 
+BEGIN = RESERVED[0][0]
+"""What every symbol begins with."""
+
+
 def has_each_once(text: str, masked: Masked) -> bool:
     """Whether a translation has every symbol of its source once, and no other."""
-    own = {symbol for symbol, _ in masked.items}
-    return not own or all(text.count(symbol) == (symbol in own) for symbol in RESERVED)
+    return all(text.count(symbol) == masked.text.count(symbol) for symbol in RESERVED)
 
 
 def restore(found: Translation, masked: Masked) -> Translation:
@@ -36,8 +39,6 @@ def restore(found: Translation, masked: Masked) -> Translation:
 
     Tags that would not be well nested come in the order of the source.
     """
-    if not masked.items:
-        return found
     return dataclasses.replace(
         found,
         text=_restore_text(found.text, masked),
@@ -46,9 +47,12 @@ def restore(found: Translation, masked: Masked) -> Translation:
 
 
 def _restore_text(text: str, masked: Masked) -> str:
-    own = dict(masked.items)
+    if BEGIN not in text:
+        return text
+    # Symbols that the source itself has stay as they are.
+    own = {symbol: symbol for symbol in RESERVED if symbol in masked.text} | dict(masked.items)
     tags = [(symbol, own[symbol]) for symbol in _order(text, [symbol for symbol in own if TAG.fullmatch(own[symbol])])]
-    if is_nested(list(own.values())) and not is_nested([tag for _, tag in tags]):
+    if tags and is_nested(list(own.values())) and not is_nested([tag for _, tag in tags]):
         in_order = [tag for tag in own.values() if TAG.fullmatch(tag)]
         own |= dict(zip((symbol for symbol, _ in tags), in_order, strict=False))
     return unmask(text, [(symbol, own.get(symbol, "")) for symbol in RESERVED])

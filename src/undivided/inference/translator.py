@@ -246,7 +246,8 @@ class Translator:
             counter.add(1)
         results |= self._try_again(requests, texts, again, config)
         results |= self._break_loops(requests, texts, [index for index, found in results.items() if found.looped], config)
-        lost = [index for index, found in results.items() if not has_each_once(found.text, requests[index].masked)]
+        found_all = {index: has_each_once(found.text, requests[index].masked) for index, found in results.items()}
+        lost = [index for index, complete in found_all.items() if self.symbols and not complete]
         results |= self._find_lost(requests, texts, lost, config)
         if not self.symbols and not config.sample:
             results |= force_lost(self.artifact, requests, texts, results, partial(self._search, config=config), self._decode)

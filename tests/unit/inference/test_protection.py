@@ -140,6 +140,27 @@ def test_the_constraint_lets_each_symbol_come_once_before_the_end():
     assert last[0, 0].nonzero().flatten().tolist() == [EOS]
 
 
+def test_no_symbol_is_made_up(folder, monkeypatch):
+    translator = Translator(folder, engine="torch", threads=1)
+    symbols = sorted(translator.artifact.tokenizer.target.symbols.values())
+    # A model that writes symbols wherever it may.
+    monkeypatch.setattr(type(translator.artifact.model), "step", _love_symbols(translator, symbols))
+    results = list(translator.stream(["The dog sees a tree.", f"The {RESERVED[2]} dog."], beam_size=1))
+    assert RESERVED[2] in results[1].text
+    assert not any(symbol in results[0].text for symbol in RESERVED)
+
+
+def _love_symbols(translator, symbols):
+    step = type(translator.artifact.model).step
+
+    def loving(self, state, tokens):
+        logits = step(self, state, tokens).clone()
+        logits[..., symbols] += 100.0
+        return logits
+
+    return loving
+
+
 def test_tags_are_well_nested_again():
     masked = Masked("Open ｟0｠the file｟1｠ now ｟2｠.", (("｟0｠", "<b>"), ("｟1｠", "</b>"), ("｟2｠", "%s")))
     found = Translation("", "Die ｟1｠ ｟2｠ Datei ｟0｠ öffnen.", 0.0, True)
@@ -149,6 +170,8 @@ def test_tags_are_well_nested_again():
     moved = dataclasses.replace(found, text="｟2｠ ｟0｠ Datei ｟1｠")
     assert restore(moved, masked).text == "%s <b> Datei </b>"
     assert restore(dataclasses.replace(found, text="a ｟7｠b"), masked).text == "a b"
+    assert restore(dataclasses.replace(found, text="a ｟7｠b"), Masked("a ｟7｠", ())).text == "a ｟7｠b"
+    assert restore(dataclasses.replace(found, text="a ｟7｠b"), Masked("a", ())).text == "a b"
     assert is_nested(["<b>", "<br>", "<i>", "</i>", "</b>"])
     assert not is_nested(["<b>", "<i>", "</b>", "</i>"])
 
