@@ -11,6 +11,7 @@ checked by `msgfmt -c`, `lrelease`, `xmllint`; LibreOffice opens translated offi
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shutil
 import subprocess
@@ -21,7 +22,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from format_fuzz import OPTIONS, Answer, fuzz, seeds
 from format_hostile import try_browser, try_hostile, try_memory, try_named_dtd
@@ -214,33 +215,46 @@ def try_office() -> list[tuple[str, str]]:
     return rows
 
 
+SLIDES = """<?xml version="1.0" encoding="UTF-8"?><office:document xmlns:office="urn:oasis:names:tc:opendocument:xmlns:office:1.0"
+xmlns:draw="urn:oasis:names:tc:opendocument:xmlns:drawing:1.0" xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0"
+xmlns:svg="urn:oasis:names:tc:opendocument:xmlns:svg-compatible:1.0" xmlns:style="urn:oasis:names:tc:opendocument:xmlns:style:1.0"
+xmlns:fo="urn:oasis:names:tc:opendocument:xmlns:xsl-fo-compatible:1.0" office:version="1.2"
+office:mimetype="application/vnd.oasis.opendocument.presentation"><office:automatic-styles><style:style style:name="B" style:family="text">
+<style:text-properties fo:font-weight="bold"/></style:style></office:automatic-styles><office:body><office:presentation><draw:page draw:name="p1">
+<draw:frame svg:width="10cm" svg:height="5cm" svg:x="1cm" svg:y="1cm"><draw:text-box><text:p>Some <text:span text:style-name="B">bold
+words</text:span> here.</text:p></draw:text-box></draw:frame></draw:page></office:presentation></office:body></office:document>"""
+
+
 def _slides_round(office: str, folder: Path) -> str:
-    """Slides, translated, opened by LibreOffice and saved as ODP: the text that it has read."""
-    data = seeds()["pptx"][0]
+    """Slides that LibreOffice wrote, translated, opened by it again and saved as ODP: the text and the bold words that it has read."""
+    (folder / "slides.fodp").write_text(SLIDES, encoding="utf-8")
+
+    def convert(name: str, kind: str) -> None:
+        home = f"-env:UserInstallation=file://{folder}/profile"
+        subprocess.run(
+            [office, home, "--headless", "--convert-to", kind, "--outdir", str(folder), str(folder / name)],
+            capture_output=True,
+            check=False,
+            timeout=180,
+        )
+
+    convert("slides.fodp", "pptx")
+    if not (folder / "slides.pptx").exists():
+        return "LibreOffice could not write one"
+    data = (folder / "slides.pptx").read_bytes()
     result, results = translate(data, "pptx")
     (folder / "new.pptx").write_bytes(result)
-    subprocess.run(
-        [
-            office,
-            f"-env:UserInstallation=file://{folder}/profile",
-            "--headless",
-            "--convert-to",
-            "odp",
-            "--outdir",
-            str(folder),
-            str(folder / "new.pptx"),
-        ],
-        capture_output=True,
-        check=False,
-        timeout=180,
-    )
-    if not (folder / "new.odp").exists():
-        return "LibreOffice could not open it"
-    shown = " ".join(each.text for each in open_document(folder / "new.odp").segments())
-    wanted = [each.target.text for each in results]
-    lost = [text for text in wanted if " ".join(text.split()) not in " ".join(shown.split())]
+    convert("new.pptx", "fodp")
+    shown = (folder / "new.fodp").read_text(encoding="utf-8") if (folder / "new.fodp").exists() else ""
+    plain = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", shown))
+    bold = re.search(r'<text:span text:style-name="(\w+)">BOLD WORDS</text:span>', shown)
+    style = re.search(rf'<style:style style:name="{bold[1]}".*?</style:style>', shown, re.DOTALL) if bold else None
+    is_bold = bool(style and 'fo:font-weight="bold"' in style[0])
     is_same = open_document(data, "pptx").save({}) == data
-    return f"{len(results)} segments; untranslated {'byte-identical' if is_same else 'CHANGED'}; text {f'LOST: {lost}' if lost else 'shown'}"
+    return (
+        f"{len(results)} segments; untranslated {'byte-identical' if is_same else 'CHANGED'}; text "
+        f"{'shown' if 'SOME BOLD WORDS HERE.' in plain else 'LOST'}, bold words {'bold' if is_bold else 'NOT BOLD'}"
+    )
 
 
 def _office_round(office: str, folder: Path, format: str, source: str) -> str:
@@ -288,34 +302,46 @@ def main() -> None:
     )
     parser.add_argument("--folder", type=Path, default=ROOT / ".venv" / "catalogues")
     parser.add_argument("--report", type=Path, default=ROOT / "docs" / "formats.md")
+    parser.add_argument("--parts", nargs="*", choices=PARTS, default=PARTS, help="what to run; the rest is taken from the last run")
     options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    kept = options.folder / "results.json"
+    known: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
     start = time.monotonic()
-    outcomes = list(all_catalogues(options.folder))
-    for each in outcomes:
-        print(each, flush=True)
-    office = [*try_office(), ("html, in a browser", try_browser(lambda data, format: translate(data, format)[0]))]
-    print(office, flush=True)
-    hostile = [*try_hostile(), ("a DTD on another machine that is only named (TMX)", try_named_dtd())]
-    memory = try_memory(tuple(options.sizes))
-    print(hostile, memory, flush=True)
-    fuzzed = {}
-    for format in seeds():
-        fuzzed[format] = fuzz(format, options.count, options.seed)
-        print(format, dict(fuzzed[format][0]), [message for _, message in fuzzed[format][1][:3]], flush=True)
-    options.report.write_text(
-        report(options, outcomes, office, (hostile, memory), fuzzed, time.monotonic() - start), encoding="utf-8"
-    )
+    for part in options.parts:
+        known[part] = run_part(part, options)
+        kept.write_text(json.dumps(known), encoding="utf-8")
+    options.report.write_text(report(options, known, time.monotonic() - start), encoding="utf-8")
 
 
-def report(
-    options: argparse.Namespace,
-    outcomes: Sequence[Outcome],
-    office: Sequence[tuple[str, str]],
-    tried: tuple[Sequence[tuple[str, str]], Sequence[tuple[str, str, str]]],
-    fuzzed: dict,
-    seconds: float,
-) -> str:
-    wrong = sum(counts["wrong"] for counts, _ in fuzzed.values())
+PARTS = ("catalogues", "office", "hostile", "memory", "fuzz")
+
+
+def run_part(part: str, options: argparse.Namespace) -> Any:
+    """The results of one part, as JSON can hold them."""
+    found: Any
+    if part == "catalogues":
+        found = [outcome._asdict() for outcome in all_catalogues(options.folder)]
+    elif part == "office":
+        found = [*try_office(), ("html, in a browser", try_browser(lambda data, format: translate(data, format)[0]))]
+    elif part == "hostile":
+        found = [*try_hostile(), ("a DTD on another machine that is only named (TMX)", try_named_dtd())]
+    elif part == "memory":
+        found = try_memory(tuple(options.sizes))
+    else:
+        found = {}
+        for format in seeds():
+            counts, wrong = fuzz(format, options.count, options.seed)
+            found[format] = dict(counts)
+            print(format, found[format], [message for _, message in wrong[:3]], flush=True)
+    print(part, found, flush=True)
+    return found
+
+
+def report(options: argparse.Namespace, known: dict[str, Any], seconds: float) -> str:
+    outcomes = [Outcome(**each) for each in known["catalogues"]]
+    office, hostile, memory, fuzzed = (known[part] for part in PARTS[1:])
+    wrong = sum(counts.get("wrong", 0) for counts in fuzzed.values())
     rows = [
         "# Documents: real catalogues, and harmed ones",
         "",
@@ -339,17 +365,17 @@ def report(
         "",
         "## Office files and pages",
         "",
-        "Written by LibreOffice (slides: by ourselves), translated, opened by LibreOffice again; and a page, translated, in a browser.",
+        "Written by LibreOffice, translated, opened by LibreOffice again; and a page, translated, in a browser.",
         "",
         "| format | what was found |",
         "|---|---|",
     ]
     rows += [f"| {format} | {found} |" for format, found in office]
     rows += ["", "## Files that mean harm", "", "| attack | what happened |", "|---|---|"]
-    rows += [f"| {attack} | {found} |" for attack, found in tried[0]]
+    rows += [f"| {attack} | {found} |" for attack, found in hostile]
     rows += ["", "## Large translation memories", "", "Read to train from, each in a process of its own.", ""]
     rows += ["| size of the TMX | units | most memory |", "|---|---|---|"]
-    rows += [f"| {' | '.join(row)} |" for row in tried[1]]
+    rows += [f"| {' | '.join(row)} |" for row in memory]
     rows += [
         "",
         "## Harmed documents",
@@ -362,8 +388,8 @@ def report(
         "|---|---|---|---|",
     ]
     rows += [
-        f"| {format} | {counts['refused']:,} | {counts['translated']:,} | {counts['wrong']:,} |"
-        for format, (counts, _) in fuzzed.items()
+        f"| {format} | {counts.get('refused', 0):,} | {counts.get('translated', 0):,} | {counts.get('wrong', 0):,} |"
+        for format, counts in fuzzed.items()
     ]
     return "\n".join([*rows, ""])
 

@@ -291,7 +291,7 @@ def write_report(
     third = max(1, len(memory) // 3)
     shares = [max(memory[start : start + third], default=0.0) for start in (0, third, 2 * third)]
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in counts.most_common())
-    text = f"""# A million harmed lines
+    text = f"""# {options.lines:,} harmed lines
 
 Written by `benchmarks/lines.py --lines {options.lines} --again {options.again} --alone {options.alone} --engine {options.engine}` (`make prove-lines`) on {date.today()}.
 
