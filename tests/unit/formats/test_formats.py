@@ -186,3 +186,23 @@ def test_formats_by_name():
     assert [format_of(name) for name in ("a.PO", "b.pot", "c.xlf", "d.yml", "e.en", "f")] == ["po", "po", "xliff", "yaml", "", ""]
     with pytest.raises(InputError, match="no such file"):
         open_document("missing.po")
+
+
+@pytest.mark.parametrize(
+    ("format", "data", "text"),
+    [
+        ("yaml", 'a: "one"\n', "gut 😀\u2028"),
+        ("yaml", "- &x:one\n", "zwei: drei"),
+        ("android", '<resources><string name="a">"one"</string></resources>', "zwei\r\ndrei"),
+        ("csv", "one;x,two\n", "eins;zwei"),
+        ("csv", "one\ttwo;three\n", "eins\tzwei"),
+        ("tmx", '<!DOCTYPE tmx SYSTEM "a</b>.dtd"><tmx version="1.4"><header srclang="en"/><body><tu><tuv xml:lang="en"><seg>one</seg></tuv>'
+         '<tuv xml:lang="de"><seg></seg></tuv></tu></body></tmx>', "eins"),
+    ],
+)  # fmt: skip
+def test_what_is_written_is_read_again(format, data, text):
+    options = DocumentOptions("en", "de")
+    document = open_document(data.encode(), format, options)
+    assert document.save({}) == data.encode()
+    again = open_document(document.save({0: text}), format, options).segments()[0]
+    assert text in (again.text, again.target)
