@@ -375,7 +375,12 @@ def main() -> None:
             lines = run_part(part, home, base, tiny, options)
             print("\n".join(lines), flush=True)
             sections = read_sections(path) | {lines[0]: lines}
-            text = "\n".join([INTRO, "", *(line for each in sections.values() for line in each)]).rstrip() + "\n"
+            text = (
+                "\n".join(
+                    [INTRO, "", *(line for each in sections.values() for line in ([*each, ""] if each[-1] else each))]
+                ).rstrip()
+                + "\n"
+            )
             path.write_text(text, encoding="utf-8")
 
 

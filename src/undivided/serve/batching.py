@@ -209,10 +209,13 @@ class Batcher:
         for (job, index), result in zip(items, found.result(), strict=True):
             if job.is_closed or job.done.done():
                 continue
-            if isinstance(result, Exception):
-                job.done.set_exception(result)
+            try:
+                if isinstance(result, Exception):
+                    raise result
+                job.on_result(index, result)
+            except Exception as error:  # A fault in one request must not keep the results of others back.
+                job.done.set_exception(error)
                 continue
-            job.on_result(index, result)
             job.finished += 1
             if job.finished == len(job.texts):
                 job.done.set_result(None)

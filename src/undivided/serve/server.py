@@ -10,7 +10,7 @@ import signal
 import socket
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +25,9 @@ from undivided.serve.models import Engine, ModelFolder
 from undivided.serve.service import Service
 
 BACKLOG = 2048
+ENGINE_GRACE = 5.0
+"""Seconds that the engine may still take once everything is answered, or given up."""
+
 GRACE = 1.0
 """Seconds after SIGTERM in which clients that hold a connection may still send a request: the answer tells them to close it."""
 
@@ -133,7 +136,8 @@ async def _serve(job: Job, listener: socket.socket, on_ready: Callable[[], None]
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
     server = Server(config, guard, service, on_ready)
     await server.serve(sockets=[listener])
-    await service.close()
+    with suppress(TimeoutError):  # A batch that nobody waits for any more may still be in the engine.
+        await asyncio.wait_for(service.close(), ENGINE_GRACE)
     return server.signal
 
 

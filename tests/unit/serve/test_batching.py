@@ -174,6 +174,20 @@ def test_requests_with_other_settings_have_other_batches():
     run(scenario)
 
 
+def test_a_fault_in_one_request_keeps_no_others_back():
+    async def scenario(batcher, translator):
+        def fail(place, found):
+            raise ValueError("mine")
+
+        found = await asyncio.gather(
+            batcher.translate(texts("a"), Group(), on_result=fail), text_of(batcher, "b"), return_exceptions=True
+        )
+        assert isinstance(found[0], ValueError)
+        assert found[1] == ["B"]
+
+    run(scenario)
+
+
 def test_results_come_as_they_are_found():
     async def scenario(batcher, translator):
         seen = []
