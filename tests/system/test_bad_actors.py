@@ -651,7 +651,6 @@ def test_messages_command_no_terminal(run, model, tmp_path, folder):
     resign(folder / "config.json")
     for command in (
         ["translate", model, tmp_path / f"none{name}"],
-        ["translate", model, tmp_path / name, "--threads", "1"],
         ["translate", tmp_path / name, tmp_path / "r.yaml"],
         ["translate", folder, tmp_path / "r.yaml"],
         ["translate", model, tmp_path / "r.yaml", "--device", EVIL],
@@ -666,6 +665,10 @@ def test_messages_command_no_terminal(run, model, tmp_path, folder):
         assert result.code == 2, command
         assert harmless(result.err), command
         assert harmless(result.out), command
+    result = run("translate", model, tmp_path / name, "--threads", "1")
+    assert result.code == 0, "a NUL does not end a translation: its line is reported"
+    assert "1 segment: 1 " in result.err
+    assert harmless(result.err)
 
 
 class Screen(io.TextIOWrapper):

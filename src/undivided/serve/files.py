@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 import time
@@ -31,13 +32,15 @@ class FileStore:
         self.clean(len(data))
         token = secrets.token_hex(16)
         write_atomic(self.folder / token, data)
+        # Its age is counted by a clock that nobody sets, and that all processes of a machine share.
+        os.utime(self.folder / token, (time.monotonic(), time.monotonic()))
         return f"{token}.{quote(safe_name(name), safe='')}"
 
     def find(self, name: str) -> tuple[Path, str]:
         """The file with this address, and its own name."""
         token, _, own = name.partition(".")
         path = self.folder / token
-        if not TOKEN.fullmatch(token) or not path.is_file() or time.time() - path.stat().st_mtime > SECONDS:
+        if not TOKEN.fullmatch(token) or not path.is_file() or time.monotonic() - path.stat().st_mtime > SECONDS:
             raise Refusal(404, "no such file; translated files are kept for an hour")
         return path, safe_name(own)
 
@@ -50,7 +53,7 @@ class FileStore:
                 found.append((status.st_mtime, status.st_size, path))
         total = sum(size for _, size, _ in found) + more
         for made, size, path in sorted(found):
-            if time.time() - made > SECONDS or total > MOST_BYTES:
+            if time.monotonic() - made > SECONDS or total > MOST_BYTES:
                 path.unlink(missing_ok=True)
                 total -= size
 
