@@ -43,8 +43,8 @@ class MadeUpPairs:
     def loss(self, batch: PairBatch) -> BatchLoss:
         """As in the training of translators."""
         batch = batch.to(self.device)
-        states = self.model.decode(self.model.encode(batch.src, None), batch.tgt_in)
-        loss = smoothed_loss(states, self.model.output_weight, batch.tgt_out, self.recipe.train.label_smoothing)
+        factors = self.model.loss_factors(self.model.decode(self.model.encode(batch.src, None), batch.tgt_in))
+        loss = smoothed_loss(*factors, batch.tgt_out, self.recipe.train.label_smoothing)
         return BatchLoss(*loss, batch.tgt_out.numel())
 
 

@@ -20,6 +20,7 @@ from undivided.training.distill import distill
 from undivided.training.loop import Trainer, train
 from undivided.training.old_data import old_corpora
 from undivided.training.prepare import prepare
+from undivided.training.speed import tokens_per_second
 
 
 @pytest.fixture
@@ -160,3 +161,9 @@ def test_an_imported_model_is_fine_tuned_and_forgets_no_mask(options, tmp_path):
     assert not masked[torch.tensor([token for line in pairs for token in after.tokenizer.target.encode([line[1]])[0]])].any()
     assert after.facts["license"] == "cc-by-4.0"
     assert "Imported by undivided from `theirs`" in (tmp_path / "tuned" / "README.md").read_text()
+
+
+def test_the_speed_of_an_imported_model_can_be_measured():
+    """`--minutes` tries some steps first: a bias of the logits takes part in them."""
+    shape = {"d_model": 16, "d_ff": 16, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1, "output_bias": True}
+    assert tokens_per_second(build_recipe({"model": shape, "batches": {"tokens": 64}}), 300, 8, seconds=0.0) > 0
