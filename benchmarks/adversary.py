@@ -24,15 +24,16 @@ os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THR
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 from attacks import engines, folders, places, sanitizer, streams, texts, trainings, verbs
-from attacks.command import Patience
-from attacks.pool import Result, run_trials
+from attacks.command import Patience, run_forked
+from attacks.journal import Journal
+from attacks.pool import Plan, Result, run_trials
 from attacks.report import describe
 from attacks.trial import Attack
-from attacks.world import build_world
+from attacks.world import World, build_world
 
 ROOT = Path(__file__).resolve().parent.parent
-QUIET_SECONDS = 40
-"""That the models take on two cores with nothing else to do; where they take longer, all time limits of trials are longer too."""
+QUIET_SECONDS = 0.5
+"""That a translation of a few lines takes in a fork; where it takes longer, all time limits of trials are longer too."""
 MODULES = [folders, trainings, texts, streams, places, verbs, engines, sanitizer]
 
 
@@ -59,23 +60,36 @@ def use_own_cache(home: Path) -> None:
     os.environ["XDG_CACHE_HOME"] = str(home)
 
 
-def attack(chosen: list[Attack], home: Path, options: argparse.Namespace) -> list[Result]:
-    """Make what is attacked, and run the trials."""
-    began, scratch = time.monotonic(), home / "trials"
+def measure_patience(world: World, scratch: Path) -> float:
+    """By how much this machine is slower, or busier with other work, than the one that the time limits were chosen on."""
+    times = []
+    for _ in range(3):
+        began = time.monotonic()
+        run_forked(world.command("transformer", world.model("transformer")), scratch, timeout=300)
+        times.append(time.monotonic() - began)
+    return max(1.0, sorted(times)[1] / QUIET_SECONDS)
+
+
+def attack(chosen: list[Attack], home: Path, options: argparse.Namespace) -> tuple[list[Result], list[float], bool]:
+    """Make what is attacked, and run the trials: their results, the seconds of each sitting, and whether all were run."""
+    began, scratch, keep = time.monotonic(), home / "trials", Path(options.keep) if options.keep else home
     home.chmod(0o755)
     scratch.mkdir()
-    use_own_cache(Path(options.world).parent / "cache" if options.world else home / "cache")
+    keep.mkdir(exist_ok=True)
+    use_own_cache(keep / "cache")
     import_everything()
-    world = build_world(Path(options.world) if options.world else home / "world")
+    world = build_world(keep / "world")
     world.right["base"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    took = time.monotonic() - began
-    Patience.factor = 1.0 if options.world else max(1.0, took / QUIET_SECONDS)
-    print(f"everything to attack was made in {took:.0f} s; limits × {Patience.factor:.1f}", file=sys.stderr, flush=True)
+    Patience.factor = measure_patience(world, scratch)
+    print(f"ready after {time.monotonic() - began:.0f} s; time limits × {Patience.factor:.1f}", file=sys.stderr, flush=True)
+    journal = Journal(keep / "journal.jsonl" if options.keep else None, options.seed)
+    plan = Plan(options.seed, options.jobs, journal, began + 60 * options.minutes)
     counts = [(each, max(1, round(each.count * options.share))) for each in chosen]
-    one = options.number
-    return run_trials(
-        [(each, range(count) if one is None else [one]) for each, count in counts], world, scratch, options.seed, options.jobs
-    )
+    numbers = [(each, range(count) if options.number is None else [options.number]) for each, count in counts]
+    results, is_whole = run_trials(numbers, world, scratch, plan)
+    journal.add(seconds=time.monotonic() - began, patience=Patience.factor)
+    sittings = [facts["seconds"] for facts in journal.read() if "seconds" in facts]
+    return results, sittings or [time.monotonic() - began], is_whole
 
 
 def main() -> None:
@@ -84,20 +98,22 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=1.0, help="this share of the trials of each attack, at least one")
     parser.add_argument("--only", nargs="*", help="attacks by name")
     parser.add_argument("--number", type=int, help="one trial of each attack")
-    parser.add_argument("--world", help="a folder in which the models are kept between runs of a trial")
+    parser.add_argument("--keep", metavar="DIR", help="keep models and verdicts here; run again, it resumes")
+    parser.add_argument("--minutes", type=float, default=1e6, help="start no trial after so long")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--report", default=str(ROOT / "docs" / "adversary.md"))
     options = parser.parse_args()
-    began = time.monotonic()
     chosen: list[Attack] = [each for module in MODULES for each in module.ATTACKS if not options.only or each.name in options.only]
     # No TemporaryDirectory: forks that end as Python ends would remove it.
     home = Path(tempfile.mkdtemp(prefix="undivided-adversary-"))
     try:
-        results = attack(chosen, home, options)
+        results, sittings, is_whole = attack(chosen, home, options)
     finally:
         shutil.rmtree(home, ignore_errors=True)
-    text = describe(results, f"benchmarks/adversary.py --seed {options.seed}", time.monotonic() - began)
+    text = describe(results, f"benchmarks/adversary.py --seed {options.seed}", sittings)
     print(text)
+    if not is_whole:
+        raise SystemExit("not all trials were run; run it again with the same --keep to resume")
     if options.share == 1 and not options.only and options.number is None:
         Path(options.report).write_text(text + "\n", encoding="utf-8")
     raise SystemExit(any(each.broken for each in results))

@@ -11,12 +11,13 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from attacks.command import patient
+from attacks.journal import Journal
 from attacks.trial import FAULTS, Attack, Broken, Trial, Verdict
 from attacks.world import World
 
@@ -30,11 +31,29 @@ class Result:
     ways: Counter[str] = field(default_factory=Counter)
     """How they held."""
     failures: list[str] = field(default_factory=list)
-    seconds: float = 0.0
+
+    def add(self, verdict: str, text: str) -> None:
+        """Count a trial."""
+        self.verdicts[verdict] += 1
+        if verdict in (Verdict.HELD, Verdict.SKIPPED):
+            self.ways[text] += 1
+        else:
+            self.failures.append(text)
 
     @property
     def broken(self) -> int:
         return sum(self.verdicts[each] for each in FAULTS)
+
+
+@dataclass
+class Plan:
+    """How trials are run."""
+
+    seed: int
+    jobs: int
+    journal: Journal
+    deadline: float
+    """No trial is started after this moment of the monotonic clock."""
 
 
 @dataclass
@@ -43,7 +62,6 @@ class _Running:
     number: int
     folder: Path
     deadline: float
-    began: float
 
 
 def name_seed(seed: int, attack: Attack, number: int) -> str:
@@ -51,29 +69,44 @@ def name_seed(seed: int, attack: Attack, number: int) -> str:
     return f"{seed}/{attack.name}/{number}"
 
 
-def run_trials(attacks: Iterable[tuple[Attack, Iterable[int]]], world: World, scratch: Path, seed: int, jobs: int) -> list[Result]:
-    """Run the numbered trials of each attack, `jobs` at a time."""
-    waiting = [(attack, number) for attack, numbers in attacks for number in numbers]
-    results: dict[str, Result] = {attack.name: Result(attack) for attack, _ in waiting}
+def run_trials(
+    attacks: Iterable[tuple[Attack, Sequence[int]]], world: World, scratch: Path, plan: Plan
+) -> tuple[list[Result], bool]:
+    """Run the numbered trials of each attack, all attacks in step; their results, and whether all were run."""
+    numbered = [(attack, number, number / max(1, len(numbers))) for attack, numbers in attacks for number in numbers]
+    results: dict[str, Result] = {attack.name: Result(attack) for attack, _, _ in numbered}
+    known = set()
+    for facts in plan.journal.read():
+        if facts.get("attack") in results:
+            known.add((facts["attack"], facts["number"]))
+            results[facts["attack"]].add(facts["verdict"], facts["text"])
+    ordered = sorted(numbered, key=lambda each: each[2])
+    waiting = [(attack, number) for attack, number, _ in ordered if (attack.name, number) not in known]
     running: dict[int, _Running] = {}
-    done = 0
-    while waiting or running:
-        while waiting and _is_room(waiting[0][0], running, jobs):
+    while (waiting and time.monotonic() < plan.deadline) or running:
+        while waiting and time.monotonic() < plan.deadline and _is_room(waiting[0][0], running, plan.jobs):
             attack, number = waiting.pop(0)
-            pid, trial = _start(attack, number, world, scratch, seed)
+            pid, trial = _start(attack, number, world, scratch, plan.seed)
             running[pid] = trial
         for pid in list(running):
-            ended = _collect(pid, running[pid], results[running[pid].attack.name], seed)
-            if ended:
-                shutil.rmtree(running.pop(pid).folder, ignore_errors=True)
-                done += 1
-                if done % 100 == 0:
-                    broken = sum(each.broken for each in results.values())
-                    print(
-                        f"{done} trials, {broken} did not hold, next: {waiting[0][0].name if waiting else 'none'}", file=sys.stderr
-                    )
+            if ended := _collect(pid, running[pid]):
+                _record(running.pop(pid), *ended, results, plan)
         time.sleep(0.004)
-    return list(results.values())
+    return list(results.values()), not waiting
+
+
+def _record(trial: _Running, verdict: str, text: str, results: dict[str, Result], plan: Plan) -> None:
+    """Count a verdict and write it down."""
+    name = trial.attack.name
+    if verdict not in (Verdict.HELD, Verdict.SKIPPED):
+        text = f"{verdict}: {name_seed(plan.seed, trial.attack, trial.number)}: {text}"
+        print(text, file=sys.stderr, flush=True)
+    results[name].add(verdict, text)
+    plan.journal.add(attack=name, number=trial.number, verdict=verdict, text=text)
+    shutil.rmtree(trial.folder, ignore_errors=True)
+    done = sum(sum(each.verdicts.values()) for each in results.values())
+    if done % 100 == 0:
+        print(f"{done} trials, {sum(each.broken for each in results.values())} did not hold", file=sys.stderr, flush=True)
 
 
 def _is_room(attack: Attack, running: dict[int, _Running], jobs: int) -> bool:
@@ -86,12 +119,11 @@ def _start(attack: Attack, number: int, world: World, scratch: Path, seed: int) 
     name = name_seed(seed, attack, number)
     folder = scratch / f"{attack.name.replace(' ', '-')}-{number}"
     folder.mkdir()
-    now = time.monotonic()
     pid = os.fork()
     if not pid:
         os.setsid()
         _try(attack, Trial(random.Random(name), folder, world))
-    return pid, _Running(attack, number, folder, now + patient(attack.seconds), now)
+    return pid, _Running(attack, number, folder, time.monotonic() + patient(attack.seconds))
 
 
 def _try(attack: Attack, trial: Trial) -> None:
@@ -114,31 +146,25 @@ def _try(attack: Attack, trial: Trial) -> None:
         os._exit(0)
 
 
-def _collect(pid: int, trial: _Running, result: Result, seed: int) -> bool:
-    """Whether a trial has ended; if so, its verdict is counted, and all that it started is gone."""
+def _collect(pid: int, trial: _Running) -> tuple[str, str] | None:
+    """The verdict of a trial that has ended, and its text; all that it started is gone."""
     found, status = os.waitpid(pid, os.WNOHANG)
     if not found and time.monotonic() < trial.deadline:
-        return False
+        return None
     note, log = trial.folder.with_suffix(".verdict"), trial.folder.with_suffix(".log")
     if not found:
         _kill(pid)
         os.waitpid(pid, 0)
-        verdict, text = Verdict.HANG, f"no end after {patient(trial.attack.seconds):.0f} s"
+        verdict, text = str(Verdict.HANG), f"no end after {patient(trial.attack.seconds):.0f} s"
     elif note.exists():
         verdict, text = json.loads(note.read_text())
     else:
-        verdict, text = Verdict.ABORT, f"status {status}: {log.read_text(errors='replace')[-1500:] if log.exists() else ''}"
+        text = log.read_text(errors="replace")[-1500:] if log.exists() else ""
+        verdict, text = str(Verdict.ABORT), f"status {status}: {text}"
     _kill(pid)
-    result.verdicts[verdict] += 1
-    result.seconds += time.monotonic() - trial.began
-    if verdict in (Verdict.HELD, Verdict.SKIPPED):
-        result.ways[text] += 1
-    else:
-        result.failures.append(f"{verdict}: {name_seed(seed, trial.attack, trial.number)}: {text}")
-        print(result.failures[-1], file=sys.stderr, flush=True)
     for path in (note, log):
         path.unlink(missing_ok=True)
-    return True
+    return verdict, text
 
 
 def _kill(group: int) -> None:

@@ -25,7 +25,7 @@ SUBJECTS = {
 """What the attacks are about, by the keys in `Attack.faults`."""
 
 
-def describe(results: list[Result], command: str, seconds: float) -> str:
+def describe(results: list[Result], command: str, sittings: list[float]) -> str:
     """The page."""
     total = sum(_tried(each) for each in results)
     counts = {fault: sum(each.verdicts[fault] for each in results) for fault in FAULTS}
@@ -33,12 +33,14 @@ def describe(results: list[Result], command: str, seconds: float) -> str:
     skipped = sum(each.verdicts[Verdict.SKIPPED] for each in results)
     failures = [" ".join(text.split()) for each in results for text in each.failures]
     broken = [f"- `{text[:120]} … {text[-300:]}`" for text in failures]
+    in_parts = f" ({len(sittings)} sittings)" if len(sittings) > 1 else ""
     busy = f"; the machine was busy with other work, so time limits were {Patience.factor:.1f} × as long"
     return "\n".join(
         [
             "# Held against somebody who tries",
             "",
-            f"Written by `{command}` (`make prove-adversary`) on {date.today().isoformat()}, in {seconds / 60:.0f} minutes"
+            f"Written by `{command}` (`make prove-adversary`) on {date.today().isoformat()}, "
+            f"in {sum(sittings) / 60:.0f} minutes{in_parts}"
             f"{busy if Patience.factor > 1 else ''}.",
             "",
             f"**{total:,} trials: {held:,} held, " + ", ".join(f"{count} {fault}" for fault, count in counts.items()) + ".**",
