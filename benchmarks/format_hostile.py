@@ -109,9 +109,11 @@ def _judge(documents: dict[str, tuple[bytes, bytes]]) -> str:
         except Exception as error:
             others.append(f"{format}: {type(error).__name__}")
         else:
-            is_same = texts == [each.text for each in open_document(original, format, OPTIONS).segments()]
-            (same if is_same else others).append(format if is_same else f"{format}: READ, AND NOT THE SAME TEXT")
-    found = [("refused", refused), ("read as if it were not there", same), ("WRONG", others)]
+            # HTML has no entities of its own: at most the declaration itself is taken for text.
+            before = sum(len(each.text) for each in open_document(original, format, OPTIONS).segments())
+            is_harmless = sum(map(len, texts)) <= before + len(LAUGHS) + 100 and "haha" not in "".join(texts)
+            (same if is_harmless else others).append(format if is_harmless else f"{format}: READ AND EXPANDED")
+    found = [("refused", refused), ("read, with nothing expanded", same), ("WRONG", others)]
     return "; ".join(f"{what}: {', '.join(names)}" for what, names in found if names)
 
 

@@ -380,15 +380,15 @@ def report(options: argparse.Namespace, known: dict[str, Any], seconds: float) -
         "",
         "## Harmed documents",
         "",
-        f"{options.count:,} documents of each format with one to four random changes (bytes flipped, cut out, repeated, moved, put in). Each is refused in one "
+        "Documents of each format with one to four random changes (bytes flipped, cut out, repeated, moved, put in). Each is refused in one "
         "sentence, or it is byte-identical when saved, keeps every segment through a bad model's translations, and can be read again. "
         f"**{wrong:,} went wrong** (an error that nobody foresaw, a wrong result, or more than five seconds).",
         "",
-        "| format | refused | translated | wrong |",
-        "|---|---|---|---|",
+        "| format | documents | refused | translated | wrong |",
+        "|---|---|---|---|---|",
     ]
     rows += [
-        f"| {format} | {counts.get('refused', 0):,} | {counts.get('translated', 0):,} | {counts.get('wrong', 0):,} |"
+        f"| {format} | {sum(counts.values()):,} | {counts.get('refused', 0):,} | {counts.get('translated', 0):,} | {counts.get('wrong', 0):,} |"
         for format, counts in fuzzed.items()
     ]
     return "\n".join([*rows, ""])
