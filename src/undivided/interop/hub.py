@@ -49,7 +49,7 @@ MAX_BYTES = 16 << 30
 
 def is_hub_name(name: str) -> bool:
     """Whether a name is that of a model on a hub, `owner/name` or `owner/name@revision`, and not of something here."""
-    return bool(re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*(@[\w./-]+)?", name)) and not Path(name).exists()
+    return bool(re.fullmatch(r"[\w-][\w.-]{0,95}/[\w-][\w.-]{0,95}(@[\w./-]{1,95})?", name)) and not Path(name).exists()
 
 
 def push(model: str | Path, name: str, console: Console, license: str = "", private: bool = False) -> str:
