@@ -127,7 +127,7 @@ def _choose(there: dict[str, Any], known: Collection[str]) -> list[Any]:
     names = [name for name in known if name in there]
     if known is FOREIGN:
         weights = ["model.safetensors"] if "model.safetensors" in there else ["pytorch_model.bin"]
-        vocabularies = [name for name in there if re.fullmatch(r"[\w.-]*vocab[\w.-]*\.(yml|spm)|[\w.-]+\.npz", name)]
+        vocabularies = [name for name in there if "/" not in name and _is_marian_part(name)]
         names += [name for name in [*weights, *vocabularies] if name in there and "model.bin" not in there]
     return [there[name] for name in dict.fromkeys(names)]
 
@@ -193,3 +193,8 @@ def hub_card(recipe: Recipe, facts: dict[str, Any], license: str, name: str) -> 
 def note_origin(facts: dict[str, Any], name: str, commit: str) -> None:
     """Say in the facts of an imported model that it came from a hub."""
     facts["origin"] |= {"name": name.partition("@")[0], "commit": commit}
+
+
+def _is_marian_part(name: str) -> bool:
+    """Whether a file is weights of Marian, or one of its vocabularies."""
+    return name.endswith(".npz") or ("vocab" in name and name.endswith((".yml", ".spm")))
