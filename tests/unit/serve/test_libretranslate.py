@@ -191,5 +191,7 @@ def test_corrections_become_a_corpus_to_train_from(server):
     for q, s in pairs:
         assert server.post("/suggest", data={"q": q, "s": s, "source": "en", "target": "de"}).json() == {"success": True}
     document = open_document(server.suggestions)
-    assert [(each.text, each.target) for each in document.segments()] == [("A dog & a cat ", "Hund <b>"), (SENTENCES[0], "Anders.")]
+    # Other tests of this server may have corrected something before.
+    added = [(each.text, each.target) for each in document.segments()][-2:]
+    assert added == [("A dog & a cat ", "Hund <b>"), (SENTENCES[0], "Anders.")]
     assert server.post("/suggest", data={"q": "a", "source": "en", "target": "de"}).status_code == 400
