@@ -80,7 +80,8 @@ def run_trials(
         if facts.get("attack") in results:
             known.add((facts["attack"], facts["number"]))
             results[facts["attack"]].add(facts["verdict"], facts["text"])
-    ordered = sorted(numbered, key=lambda each: each[2])
+    # Those that nothing may run beside come last.
+    ordered = sorted(numbered, key=lambda each: (each[0].alone, each[2]))
     waiting = [(attack, number) for attack, number, _ in ordered if (attack.name, number) not in known]
     running: dict[int, _Running] = {}
     while (waiting and time.monotonic() < plan.deadline) or running:

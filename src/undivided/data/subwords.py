@@ -236,15 +236,16 @@ class Subwords:
 
     def encode_places(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """The ids of a text without `</s>`, and of each id the characters that it stands for, from a place up to another."""
-        found = self._processor.encode(text, return_type="proto").pieces
+        # Not as `proto`, for which sentencepiece needs another package.
+        found = self._processor.encode(text, return_type="offset_mapping", return_bytes=True)
         # sentencepiece counts bytes. Of the pieces that spell a character in bytes, only the last one has its place.
         letters = [place for place, letter in enumerate(text) for _ in letter.encode("utf-8", errors="replace")] + [len(text)]
         places: list[tuple[int, int]] = []
         end = len(text)
-        for piece in reversed(found):
-            end = letters[piece.end] if piece.end > piece.begin else end
-            places.append((letters[piece.begin], end))
-        return [piece.id for piece in found], places[::-1]
+        for begin, until in reversed(found["offsets"]):
+            end = letters[until] if until > begin else end
+            places.append((letters[begin], end))
+        return list(found["ids"]), places[::-1]
 
     def pieces(self, row: Sequence[int]) -> list[str]:
         """The subwords of a row of ids as text."""
