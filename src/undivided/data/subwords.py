@@ -237,14 +237,13 @@ class Subwords:
     def encode_places(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """The ids of a text without `</s>`, and of each id the characters that it stands for, from a place up to another."""
         # Not as `proto`, for which sentencepiece needs another package.
-        found = self._processor.encode(text, return_type="offset_mapping", return_bytes=True)
-        # sentencepiece counts bytes. Of the pieces that spell a character in bytes, only the last one has its place.
-        letters = [place for place, letter in enumerate(text) for _ in letter.encode("utf-8", errors="replace")] + [len(text)]
+        found = self._processor.encode(text, return_type="offset_mapping")
+        # Of the pieces that spell a character in bytes, only the last one has its place.
         places: list[tuple[int, int]] = []
         end = len(text)
         for begin, until in reversed(found["offsets"]):
-            end = letters[until] if until > begin else end
-            places.append((letters[begin], end))
+            end = until if until > begin else end
+            places.append((begin, end))
         return list(found["ids"]), places[::-1]
 
     def pieces(self, row: Sequence[int]) -> list[str]:

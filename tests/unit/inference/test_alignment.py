@@ -1,7 +1,10 @@
 """Word alignment from attention heads."""
 
+import sys
+
 import numpy as np
 import pytest
+import sentencepiece
 
 from samples import sentences
 from undivided.artifact import load_artifact
@@ -26,6 +29,14 @@ def test_only_good_heads_are_used():
         {"alignment": {"heads": [[-1, 0, "reads"], ["0", 1, "reads"], [0, 1, "sings"], [0]], "error": 0.1}},
     ):
         assert aligning_heads(bad) == ()
+
+
+def test_places_of_subwords_need_no_other_package(monkeypatch):
+    """sentencepiece's own protocol buffers need protobuf, which is no dependency."""
+    monkeypatch.setitem(sys.modules, "sentencepiece.sentencepiece_pb2", None)
+    monkeypatch.setattr(sentencepiece, "_protobuf_loaded", False)
+    tokenizer = load_artifact(FROZEN).tokenizer
+    assert tokenizer.source.encode_places("a dog")[1][-1][1] == 5
 
 
 def test_subwords_know_their_characters():
