@@ -83,7 +83,8 @@ def test_script_in_texts(open_page, address):
         wait_until(tab, "!document.getElementById('output').classList.contains('is-old')")
         assert_harmless(tab)
         tab.locator("#output .word").first.click()
-        tab.wait_for_selector(".sources li")
+        # What was only copied was read from no word.
+        tab.wait_for_selector(".word-card .read > *, .word-card [role=alert]", state="attached")
         assert_harmless(tab)
     tab.wait_for_selector("#history li")
     tab.reload()

@@ -88,7 +88,8 @@ def test_a_reader_that_leaves_early_ends_no_process_by_abort(spawn, model, text,
             assert process.stdout.readline()
         process.stdout.close()
         assert process.wait(60) == 0
-        assert process.stderr.read() == b""
+        # Remarks on lines aside, it is quiet.
+        assert [line for line in process.stderr.read().splitlines() if not line.startswith(b"line ")] == []
 
 
 @pytest.mark.parametrize("attempt", range(2))
