@@ -14,17 +14,29 @@ MINUTES ?= 10
 BIN := .venv/bin
 ONNXRUNTIME_WEB := 1.30.0
 AXE_CORE := 4.14.0
+BERGAMOT := 0.4.9
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: prove-adversary demo test mutants chromium onnxruntime-web axe-core check format sbom evalb prove-multi30k prove-damage prove-relatives prove-resume prove-shards clean prove-formats prove-lines prove-import prove-fine-tuning prove-export prove-protection prove-live prove-serve \
+.PHONY: prove-adversary demo test test-unit test-others mutants chromium onnxruntime-web axe-core bergamot check format sbom evalb prove-multi30k prove-damage prove-relatives prove-resume prove-shards clean prove-formats prove-lines prove-import prove-fine-tuning prove-export prove-protection prove-live prove-serve \
 	bench-train bench-translate bench-scale bench-quality bench-distilled bench-best bench-start bench-budget bench-check bench-sentences
 
 demo: .venv/installed
 	$(BIN)/undivided demo --pair $(PAIR) --minutes $(MINUTES) --out demo
 
-test: .venv/installed-dev chromium onnxruntime-web axe-core
+test: .venv/installed-dev chromium onnxruntime-web axe-core bergamot
 	@$(MAKE) --no-print-directory evalb || echo "EVALB could not be built; the tests that run it are skipped"
+ifdef PYTEST
 	$(BIN)/python -m pytest $(PYTEST)
+else
+	@echo "two processes side by side: tests/unit, and the others"
+	@$(MAKE) --no-print-directory --jobs 2 --keep-going test-unit test-others
+endif
+
+test-unit:
+	$(BIN)/python -m pytest -q tests/unit
+
+test-others:
+	$(BIN)/python -m pytest -q tests/browser tests/contract tests/paper tests/reference tests/system
 
 mutants: .venv/installed-dev
 	@$(MAKE) --no-print-directory evalb || true
@@ -51,6 +63,12 @@ axe-core:
 	@if [ -e .venv/web/node_modules/axe-core ]; then exit 0; fi; \
 	if command -v npm >/dev/null; then npm install --silent --no-audit --no-fund --prefix .venv/web axe-core@$(AXE_CORE) >/dev/null 2>&1 \
 	|| echo "axe-core could not be installed: its tests will skip"; else echo "no npm: the tests with axe-core will skip"; fi
+
+# Bergamot's WASM, which runs what `undivided export --to bergamot` writes (5 MB).
+bergamot:
+	@if [ -e .venv/web/node_modules/@browsermt/bergamot-translator ]; then exit 0; fi; \
+	if command -v npm >/dev/null; then npm install --silent --no-audit --no-fund --prefix .venv/web @browsermt/bergamot-translator@$(BERGAMOT) >/dev/null 2>&1 \
+	|| echo "Bergamot's WASM could not be installed: its tests will skip"; else echo "no npm: the tests of Bergamot's WASM will skip"; fi
 
 check: .venv/installed-dev
 	$(BIN)/ruff check src tests benchmarks tools
@@ -121,7 +139,7 @@ bench-train bench-translate bench-scale bench-quality bench-distilled bench-best
 	@touch $@
 
 .venv/installed-dev: .venv/installed
-	$(PIP) --editable '.[dev,ray]'
+	$(PIP) --editable '.[dev,ray,ray-serve]'
 	@touch $@
 
 # EVALB (Sekine and Collins) is public-domain C that this wheel carries. Its fixed buffers are too small for a sentence of 250 words.

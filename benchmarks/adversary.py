@@ -52,7 +52,7 @@ def import_everything() -> None:
         with suppress(ImportError):
             importlib.import_module(name)
     # Other users, whom some trials become, cannot read the cache.
-    importlib.import_module("undivided.nn.backend.library").load_library()
+    importlib.import_module("undivided.nn.library").load_library()
     gc.freeze()
 
 
@@ -75,12 +75,20 @@ def measure_patience(world: World, scratch: Path) -> float:
     return min(10.0, max(1.0, sorted(times)[1] / QUIET_SECONDS))
 
 
+def check_others_may_enter(folder: Path) -> None:
+    """Some trials become users that nobody is, and must read what is attacked."""
+    for each in (folder, *folder.resolve().parents):
+        if not each.stat().st_mode & 0o001:
+            raise SystemExit(f"{each}: other users may not enter it; choose another --keep, for example below /var/tmp")
+
+
 def attack(chosen: list[Attack], home: Path, options: argparse.Namespace) -> tuple[list[Result], list[float], bool]:
     """Make what is attacked, and run the trials: their results, the seconds of each sitting, and whether all were run."""
     began, scratch, keep = time.monotonic(), home / "trials", Path(options.keep) if options.keep else home
     home.chmod(0o755)
     scratch.mkdir()
     keep.mkdir(exist_ok=True)
+    check_others_may_enter(keep)
     use_own_cache(keep / "cache")
     import_everything()
     world = build_world(keep / "world")

@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -315,13 +316,13 @@ def main() -> None:
     torch.set_num_threads(1)
     proof = Proof(read_lines(Path(whole_multi30k()["val"][0]))[: options.lines])
     rows = known_rows(options.lines)
-    for kind, settings in KINDS.items():
-        if not any(part in kind for part in options.kinds):
-            continue
-        for name in ("trained", "random"):
-            if f"{kind}; {name}" not in rows:
-                rows[f"{kind}; {name}"] = compare_kind(proof, kind, settings, name, options.steps)
-                (HOME / f"rows-{options.lines}.json").write_text(json.dumps(rows))
+    chosen = [(kind, name) for kind in KINDS if any(part in kind for part in options.kinds) for name in ("trained", "random")]
+    waiting, began = [(kind, name) for kind, name in chosen if f"{kind}; {name}" not in rows], time.monotonic()
+    for done, (kind, name) in enumerate(waiting, 1):
+        rows[f"{kind}; {name}"] = compare_kind(proof, kind, KINDS[kind], name, options.steps)
+        (HOME / f"rows-{options.lines}.json").write_text(json.dumps(rows))
+        left = (time.monotonic() - began) / done * (len(waiting) - done)
+        print(f"{done} of {len(waiting)} models, about {left / 60:.0f} min left for the others", file=sys.stderr, flush=True)
     proof.failures += [row[-1] for each in rows.values() for row in each if row[-1]]
     best = trained("quality", QUALITY, options.quality_steps)
     programs, rounded = proof.by_programs(best), proof.rounded(best)

@@ -13,6 +13,7 @@ import argparse
 import json
 import shutil
 import sys
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,6 +51,7 @@ RUNS = {
     "new-mixed": Tuning("base", True, ["--mix", "0.5"]),
     "back": Tuning("new", False, []),
     "new-pulled": Tuning("base", True, ["--pull", "100"]),
+    "new-ewc": Tuning("base", True, ["--ewc", "100"]),
     "back-mixed": Tuning("new", False, ["--mix", "0.5"]),
 }
 
@@ -139,7 +141,10 @@ def main() -> None:
     elif not options.base:
         train(home / "base", "--train", *files(domains[0], "train"), "--max-steps", str(options.base_steps))
     results = {"base": measure(home / "base")}
-    for name, tuning in RUNS.items():
+    began = time.monotonic()
+    for number, (name, tuning) in enumerate(RUNS.items()):
+        left = (time.monotonic() - began) / max(1, number) * (len(RUNS) - number)
+        print(f"run {number + 1} of {len(RUNS)}: {name}" + (f", about {left / 60:.0f} min left" if number else ""), file=sys.stderr)
         new = first_pairs(domains[tuning.learns_new], home)
         start = str(home / tuning.start)
         train(home / name, "--from", start, "--train", *new, "--max-steps", str(options.steps), *tuning.options)

@@ -269,7 +269,8 @@ matrix-product rate read around each piece; 8-bit arithmetic may pass 100 %. One
 sub-layer, so it has the same sizes but weights of its own. Peers other than CTranslate2 get batches sorted by length of at most
 `--batch-tokens` source tokens, as many as ours. "torch-bfloat16" rounds the factors of all products but those that give logits.
 The `fast` preset has eight encoder layers and one decoder layer. With `--shortlist` only target subwords are weighed that the
-source subwords of a batch became in the corpus, so other words may win."""
+source subwords of a batch became in the corpus, so other words may win. "auto" takes our engine of 8 bits
+where the CPU has AVX-512 VNNI (docs/engines.md), else CTranslate2."""
 
 
 def main() -> None:

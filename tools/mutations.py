@@ -129,29 +129,33 @@ NN = (
 
 BACKEND = (
     Mutant(
-        "kernel-dropout", "the C kernels drop what PyTorch would drop", "nn/backend/c/layers.c",
+        "int8-offset", "bytes of 8-bit products are centred on 128", "nn/library/c/int8.c",
+        "offsets[n] = 128 * sum;", "offsets[n] = 127 * sum;", ("unit/inference/test_int8.py::test_a_product_is_that_of_rounded_factors[False-shape1]",),
+    ),
+    Mutant(
+        "kernel-dropout", "the C kernels drop what PyTorch would drop", "nn/library/c/layers.c",
         "to[i] = bytes[i] >= threshold ?", "to[i] = bytes[i] > threshold ?",
         (f"{KERNELS}test_dropout_has_the_mask_that_pytorch_would_have",),
     ),
     Mutant(
-        "kernel-norm", "the C kernel's norm is LayerNorm", "nn/backend/c/layers.c",
+        "kernel-norm", "the C kernel's norm is LayerNorm", "nn/library/c/layers.c",
         "squares / (float)width + epsilon", "squares / (float)(width - 1) + epsilon",
         ("unit/nn/test_build.py::test_where_there_is_a_compiler_there_are_kernels", f"{KERNELS}test_norm_of_a_sum"),
     ),
     Mutant(
-        "kernel-relu", "Eq. 2: max(0, xW + b)", "nn/backend/c/layers.c",
+        "kernel-relu", "Eq. 2: max(0, xW + b)", "nn/library/c/layers.c",
         "sum < 0.0f ? 0.0f : sum", "sum", (f"{KERNELS}test_linear_and_relu",),
     ),
     Mutant(
-        "kernel-bias", "Eq. 2 has a bias", "nn/backend/c/layers.c",
+        "kernel-bias", "Eq. 2 has a bias", "nn/library/c/layers.c",
         "float sum = x[row * width + i] + bias[i];", "float sum = x[row * width + i];", (f"{KERNELS}test_linear_and_relu",),
     ),
     Mutant(
-        "kernel-softmax", "the C kernel's loss has the gradient of cross-entropy", "nn/backend/c/loss.c",
+        "kernel-softmax", "the C kernel's loss has the gradient of cross-entropy", "nn/library/c/loss.c",
         "each[label] += (smoothing - 1.0f) * *total;", "each[label] += smoothing * *total;", (f"{KERNELS}test_loss",),
     ),
     Mutant(
-        "kernel-trial", "a library that computes something else is not used", "nn/backend/trial.py",
+        "kernel-trial", "a library that computes something else is not used", "nn/library/trial.py",
         "sys.exit(main(sys.argv[1]))", "main(sys.argv[1])", ("unit/nn/test_build.py::test_a_library_is_tried_before_it_is_used",),
     ),
     Mutant(
@@ -340,7 +344,7 @@ DATA = (
         "line.removeprefix(BYTE_ORDER_MARK) if number == 0 else line", "line", (f"{CORPUS}test_crlf_and_byte_order_mark",),
     ),
     Mutant(
-        "subwords-normalise", "every text comes back exactly", "data/subwords.py",
+        "subwords-normalise", "every text comes back exactly", "data/subword_learning.py",
         'normalization_rule_name="identity"', 'normalization_rule_name="nfkc"',
         ("unit/data/test_subwords.py::test_every_text_comes_back_exactly",),
     ),
@@ -400,16 +404,16 @@ INFERENCE = (
         "((5 + length) / 6)", "((5 + length) / 5)", ("paper/test_section_6_results.py::test_length_penalty_equals_its_formula",),
     ),
     Mutant(
-        "length-penalty-used", "hypotheses are ranked by the penalised score", "inference/search.py",
+        "length-penalty-used", "hypotheses are ranked by the penalised score", "inference/finished.py",
         "score = log_probability / self._penalty(length)", "score = log_probability",
         (f"{LAWS}test_n_best_is_sorted_and_scores_are_those_of_its_tokens[transformer]", f"{LAWS}test_beam_search_equals_exhaustive_search[transformer-1.0-0.6]"),
     ),
     Mutant(
-        "n-best-order", "the n best come best first", "inference/search.py",
+        "n-best-order", "the n best come best first", "inference/finished.py",
         "-hypothesis.score)", "hypothesis.score)", (f"{LAWS}test_n_best_is_sorted_and_scores_are_those_of_its_tokens[transformer]",),
     ),
     Mutant(
-        "beam-end-rule", "a search ends early only if nothing better can come", "inference/search.py",
+        "beam-end-rule", "a search ends early only if nothing better can come", "inference/finished.py",
         "len(finished) >= self.config.beam_size and as_it_stands", "len(finished) >= 1 and as_it_stands",
         ("unit/inference/test_search.py::test_one_hypothesis_that_has_ended_does_not_end_the_search",),
     ),

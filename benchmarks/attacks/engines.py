@@ -19,7 +19,7 @@ def share_translator(trial: Trial) -> str:
     """Threads that use one `Translator` at once, with texts, searches and scores of their own: each gets what it gets alone."""
     from undivided.inference.translator import Translator
 
-    chance, engine = trial.chance, trial.chance.choice(["torch", "torch", "ctranslate2"])
+    chance, engine = trial.chance, trial.chance.choice(trial.world.right["engines"])
     translator = Translator(trial.world.model("transformer"), threads=chance.choice([1, 2]), engine=engine)
     jobs = []
     for _ in range(chance.randint(2, 6)):
@@ -63,10 +63,10 @@ def work(translator: object, what: str, lines: list[str], beams: int) -> object:
 
 
 def other_threads(trial: Trial) -> str:
-    """Another number of threads: the same lines, with both engines."""
+    """Another number of threads: the same lines, with all engines."""
     from undivided.inference.translator import Translator
 
-    chance, engine = trial.chance, trial.chance.choice(["torch", "ctranslate2", "ctranslate2", "ctranslate2"])
+    chance, engine = trial.chance, trial.chance.choice([*trial.world.right["engines"], "ctranslate2"])
     lines = [odd_line(chance) for _ in range(chance.choice([50, 300, 1500]))]
     counts = chance.sample([1, 2, 3, 4, 8], 2)
     beam = chance.choice([1, 2, 4])
@@ -186,12 +186,12 @@ def kill_ray_workers(trial: Trial) -> str:
 
 
 def is_actor(pid: int) -> bool:
-    """Whether a process is a worker that has something to do: Ray names it so."""
+    """Whether a process is one of our workers: Ray names it so. Its own services, `ray::DashboardAgent`, end the node with them."""
     try:
         name = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
-    return name.startswith(b"ray::") and b"IDLE" not in name
+    return name.startswith(b"ray::Actor")
 
 
 def has_ray() -> bool:
@@ -208,7 +208,7 @@ ATTACKS = [
     ),
     Attack(
         "other numbers of threads", "23",
-        "1, 2, 3, 4 or 8 threads, both engines, odd lines: the same lines",
+        "1, 2, 3, 4 or 8 threads, every engine, odd lines: the same lines",
         22, other_threads, 120,
     ),
     Attack(

@@ -213,11 +213,12 @@ def bring_a_copy(trial: Trial) -> str:
     """A converted copy that came with a model, or one in the cache that was changed: the right translation all the same."""
     folder, cache = trial.world.copy("transformer", trial.folder / "m"), trial.folder / "cache"
     shutil.copytree(trial.world.home.parent / "cache", cache, copy_function=shutil.copy2)
-    copies = sorted((cache / "undivided" / "ctranslate2").glob("*/ctranslate2-*"))
+    engine = trial.chance.choice([each for each in trial.world.right["engines"] if each != "torch"])
+    copies = sorted((cache / "undivided" / engine).glob(f"*/{engine}*"))
     trial.check(bool(copies), "there is no converted copy to harm")
     copy = trial.chance.choice(copies)
     if trial.chance.random() < 0.4:
-        for name in ("ctranslate2-int8", "ctranslate2-float32"):
+        for name in ("ctranslate2-int8", "ctranslate2-float32", "int8"):
             copy = shutil.copytree(copies[0], folder / name, dirs_exist_ok=True)
     part = trial.chance.choice(sorted(path for path in copy.iterdir() if path.is_file()))
     for _ in range(trial.chance.choice([1, 3, 20])):
@@ -226,10 +227,10 @@ def bring_a_copy(trial: Trial) -> str:
         (copy / "vmap.txt").write_text("a\tb c d\n" * trial.chance.randint(1, 1000))
     from undivided.core.cache import cache_folder
 
-    command = ["translate", folder, trial.world.text, "--threads", "1", "--engine", "ctranslate2"]
+    command = ["translate", folder, trial.world.text, "--threads", "1", "--engine", engine]
     ended = trial.run(*command, env={"XDG_CACHE_HOME": str(cache)}, before=cache_folder.cache_clear, to_the_end=False)
     trial.check(ended.code == 0, f"exit code {ended.code}: {ended.err[-500:]}")
-    right = trial.world.right["ctranslate2"]
+    right = trial.world.right[engine]
     if ended.out.decode().splitlines() != right:
         raise Broken(Verdict.WRONG, f"another translation: {ended.out.decode().splitlines()} instead of {right}")
     return "same result"

@@ -125,7 +125,7 @@ def no_home(trial: Trial) -> str:
     }
     env["XDG_CACHE_HOME"] = chance.choice([None, "", "/nonexistent/a", "/proc/1", str(trial.folder / "none")])
     env["TMPDIR"] = chance.choice([None, "/tmp", "/nonexistent"])
-    engine = chance.choice(["torch", "ctranslate2"])
+    engine = chance.choice(trial.world.right["engines"])
     command: list[str | Path] = ["translate", world.model("transformer"), world.text, "--threads", "1", "--engine", engine]
     trial.folder.chmod(0o755)
 
@@ -218,7 +218,7 @@ def little_memory(trial: Trial) -> str:
     """`ulimit -v` from 100 MB to 6 GB, in a process of its own: a sentence, or the right lines."""
     chance, world = trial.chance, trial.world
     kilobytes = int(2 ** chance.uniform(16.6, 22.6))
-    engine = chance.choice(["torch", "ctranslate2"])
+    engine = chance.choice(trial.world.right["engines"])
     command = ["translate", world.model("transformer"), world.text, "--engine", engine, "--threads", str(chance.choice([1, 2, 4]))]
     if chance.random() < 0.3:
         command = ["train", world.recipe, "--out", trial.folder / "run", "-q"]
@@ -270,7 +270,7 @@ def foreign_modules(trial: Trial) -> str:
         else:
             (here / f"{name}.py").write_text(program)
     command = ["translate", world.model("transformer"), world.text, "-o", trial.folder / "out", "--workers", "1", "-q"]
-    ended = judge(run_process([*command, "--engine", chance.choice(["torch", "ctranslate2"])], here))
+    ended = judge(run_process([*command, "--engine", chance.choice(trial.world.right["engines"])], here))
     trial.check(not trace.exists(), f"executed: {trace.read_text() if trace.exists() else ''}", Verdict.LOST)
     trial.check(ended.code == 0, f"exit code {ended.code}: {ended.err[-300:]}")
     return "not imported"
@@ -315,7 +315,7 @@ def foreign_library(trial: Trial) -> str:
 
     def fresh() -> None:
         from undivided.core.cache import cache_folder
-        from undivided.nn.backend import library as kernels
+        from undivided.nn import library as kernels
 
         for each in (cache_folder, kernels.load_library, kernels._load_or_say_why):
             each.cache_clear()

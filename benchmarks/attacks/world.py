@@ -209,17 +209,28 @@ def _halve(home: Path) -> None:
     log.write_text("".join(f"{line}\n" for line in kept))
 
 
+ENGINES = ("torch", "int8", "ctranslate2")
+
+
 def _find_right(home: Path) -> dict[str, Any]:
     """What undisturbed commands give."""
+    from undivided.core.errors import InputError
     from undivided.core.files import sha256_of
     from undivided.inference.translator import Translator
 
     lines = (home / "text").read_text(encoding="utf-8").splitlines()
     long = [odd_line(random.Random(number)) for number in range(6000)]
     (home / "long").write_text("".join(f"{line}\n" for line in long), encoding="utf-8")
-    right: dict[str, Any] = {"weights": sha256_of(home / "run" / "model.safetensors")}
-    for engine in ("torch", "ctranslate2"):
-        translator = Translator(home / "transformer", threads=1, engine=engine)
+    right: dict[str, Any] = {"weights": sha256_of(home / "run" / "model.safetensors"), "engines": []}
+    for engine in ENGINES:
+        try:
+            translator = Translator(home / "transformer", threads=1, engine=engine)
+        except InputError:
+            if engine != "int8":
+                raise
+            # A processor without the instructions has two engines to attack.
+            continue
+        right["engines"].append(engine)
         right[engine] = translator.translate(lines)
         right[f"long-{engine}"] = [each.text for each in translator.stream(iter(long), beam_size=1)]
     right["learned"] = Translator(home / "learned", threads=1, engine="torch").translate(lines)

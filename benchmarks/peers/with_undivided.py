@@ -65,6 +65,19 @@ def force_length(length: int) -> None:
     search.start_search = limited
 
 
+def force_int8_length(length: int) -> None:
+    """The same for our engine of 8 bits."""
+    from undivided.inference.engines.int8 import Int8Search
+
+    begin = Int8Search.__init__
+
+    def limited(self, *args):
+        begin(self, *args)
+        self.limits[:] = length
+
+    Int8Search.__init__ = limited
+
+
 class Translating:
     """Raw text in, raw text out; what is returned are the ids that were found, caught on their way to the text."""
 
@@ -75,7 +88,9 @@ class Translating:
         self.name = self.translator.engine.name
         self.options = {"beam_size": job["beam"], "length_penalty": 0.0, "max_extra": 50, "shortlist": job["shortlist"]}
         if job["length"]:
-            if not hasattr(self.translator.engine, "translator"):
+            if self.name == "int8":
+                force_int8_length(job["length"])
+            elif not hasattr(self.translator.engine, "translator"):
                 force_length(job["length"])
             else:
                 self.translator.engine.translator = Forced(self.translator.engine.translator, job["length"])

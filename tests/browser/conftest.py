@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from live_pages import START
 from waiting import wait_until
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -56,6 +57,21 @@ def show(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
         assert said == []
         # A worker made from a blob is a part of the page.
         assert [url for url in asked if not url.startswith("blob:")] == [address]
+
+
+@pytest.fixture
+def engine(show: Callable[..., Any]) -> Callable[..., Callable[..., Any]]:
+    """Open a live page and a worker of the test's own beside that of the page: a function that asks it."""
+    from undivided.look.live import Stored, render_live
+
+    def start(artifact: Any, stored: Stored = "float32") -> Callable[..., Any]:
+        text = render_live(artifact, "", stored)
+        keep = '<script>window.weights = document.getElementById("live-weights").textContent</script>\n<script type="module">'
+        tab = show(text.replace('<script type="module">', keep))
+        tab.evaluate(START)
+        return lambda ask, **about: tab.evaluate("([ask, about]) => window.ask(ask, about)", [ask, about])
+
+    return start
 
 
 @pytest.fixture(scope="session")

@@ -5,12 +5,12 @@ import io
 import random
 import time
 import unicodedata
-from pathlib import Path
 
 import numpy as np
 import pytest
 import sentencepiece
 import torch
+from live_pages import check_with_axe, settings, wait_for
 
 from samples import sentences
 from undivided.artifact import Artifact
@@ -24,46 +24,6 @@ from undivided.models import make_model
 
 LINES = [source for source, _ in sentences(20, seed=9)]
 CPU = torch.device("cpu")
-AXE = Path(__file__).parents[2] / ".venv" / "web" / "node_modules" / "axe-core" / "axe.min.js"
-
-START = """async () => {
-    const text = (id) => document.getElementById(id)?.textContent;
-    const worker = new Worker(URL.createObjectURL(new Blob([text('live-engine')], { type: 'text/javascript' })));
-    const plain = (value) => ArrayBuffer.isView(value) ? Array.from(value) : Array.isArray(value) ? value.map(plain)
-        : value && typeof value === 'object' ? Object.fromEntries(Object.entries(value).map(([k, v]) => [k, plain(v)])) : value;
-    let asked = 0;
-    window.ask = (ask, about = {}) => new Promise((finish, fail) => {
-        const id = ++asked, parts = [];
-        worker.onerror = (event) => fail(new Error(event.message));
-        worker.addEventListener('message', ({ data }) => {
-            if (data.id !== id) return;
-            if (data.error) fail(new Error(data.error));
-            else if (data.part === 'done' || data.part === 'cancelled') finish(parts);
-            else parts.push([data.part, plain(data.value)]);
-        });
-        worker.postMessage({ id, ask, ...about });
-    });
-    await ask('load', { about: JSON.parse(text('live-about')), weights: window.weights });
-}"""
-
-
-@pytest.fixture
-def engine(show):
-    """Open a live page and a worker of the test's own beside that of the page: a function that asks it."""
-
-    def start(artifact, stored="float32"):
-        text = render_live(artifact, "", stored)
-        keep = '<script>window.weights = document.getElementById("live-weights").textContent</script>\n<script type="module">'
-        tab = show(text.replace('<script type="module">', keep))
-        tab.evaluate(START)
-        return lambda ask, **about: tab.evaluate("([ask, about]) => window.ask(ask, about)", [ask, about])
-
-    return start
-
-
-def settings(config):
-    names = ("beam_size", "length_penalty", "length_norm", "max_extra", "no_repeat_ngram", "temperature")
-    return {name: getattr(config, name) for name in names}
 
 
 def variant(tokenizer, **model):
@@ -320,16 +280,6 @@ def test_weights_in_fewer_bits_are_close(engine, trained, stored, close):
 # The page.
 
 
-def wait_for(tab, selector, wanted, read="each => each.textContent"):
-    """Poll from outside: the policy of the page forbids what a function that waits inside it would need."""
-    for _ in range(300):
-        found = tab.eval_on_selector_all(selector, f"all => all.map({read})")
-        if found == wanted:
-            return
-        time.sleep(0.1)
-    assert found == wanted
-
-
 def wait_for_translation(tab, text):
     wait_for(tab, ".sentence.target bdi", [text])
 
@@ -414,12 +364,35 @@ def test_in_korean_and_back_at_every_width(show, trained, width, dark):
 
 @pytest.mark.parametrize(("width", "dark", "language"), [(1280, False, "en"), (390, True, "ko")])
 def test_axe_finds_nothing_serious(show, trained, width, dark, language):
-    if not AXE.exists():
-        pytest.skip("axe-core is not installed: make axe-core (needs npm)")
     tab = show(render_live(trained, LINES[0]), width, dark)
     tab.locator(f".top-line input[value={language}]").check(force=True)
     tab.wait_for_selector(".embeddings .heat")
     tab.wait_for_selector("[data-step=end]")
-    tab.evaluate(AXE.read_text(encoding="utf-8"))
-    found = tab.evaluate("async () => (await axe.run(document, { resultTypes: ['violations'] })).violations")
-    assert [(each["id"], each["nodes"][0]["html"][:120]) for each in found if each["impact"] in ("serious", "critical")] == []
+    check_with_axe(tab)
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_navigation_leads_to_a_section_though_those_before_it_are_not_laid_out(show, trained, width):
+    tab = show(render_live(trained, LINES[0]), width)
+    tab.wait_for_selector(".embeddings .heat")
+    for number in (8, 3, 6):
+        tab.locator("nav button").nth(number).click()
+        for _ in range(50):
+            top = tab.locator(".part h2").nth(number).evaluate("each => each.getBoundingClientRect().top")
+            end = tab.evaluate("scrollY + innerHeight > document.documentElement.scrollHeight - 2")
+            if 0 <= top < 200 or (end and top < 900):
+                break
+            time.sleep(0.1)
+        assert 0 <= top < 200 or (end and top < 900), (number, top)
+        assert tab.evaluate("document.activeElement.textContent") == tab.locator("nav button").nth(number).text_content()
+
+
+def test_a_view_that_was_not_on_the_screen_is_of_the_new_sentence_when_it_comes_there(show, trained):
+    tab = show(render_live(trained, LINES[0], "float32"))
+    tab.wait_for_selector(".embeddings .heat")
+    tab.locator("#live-text").fill(LINES[1])
+    seen = look(trained, LINES[1])
+    wait_for_translation(tab, seen.translation)
+    tab.locator(".embeddings").scroll_into_view_if_needed()
+    wait_for(tab, ".embeddings .heat .side .token", [token.piece for token in seen.source], "each => each.title")
+    wait_for(tab, ".decoding .strip tr:nth-child(3) td .token", [step.written.piece for step in seen.steps], "each => each.title")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from undivided.data.byte_bpe import word_pattern
 from undivided.formats.protection import PATTERN
 
 ROOT = Path(__file__).parents[2]
@@ -18,6 +19,7 @@ MADE = {
     ("cli/demo/corpus.py", "TARGETS.get(target_lang, ANY_LETTER)"): ["[^\\W\\d_]", "[가-힣]"],
     ("paper/parsing/trees.py", "cut"): ["[-=|]", "\\|"],
     ("formats/protection.py", "'|'.join((f'(?P<{kind}>{pattern})' for kind, pattern in KINDS.items()))"): [PATTERN.pattern],
+    ("data/byte_bpe.py", "f'{words}|[{SPACES}]+(?![^{SPACES}])|[{SPACES}]+'"): [word_pattern().pattern],
     ("formats/protection.py", "'|'.join(map(re.escape, known))"): ["｟0｠|｟11｠"],
     ("formats/table.py", "f'[^{re.escape(separator)}\\\\r\\\\n]*'"): ["[^,\\r\\n]*"],
     ("paper/parsing/pcfg.py", "pattern"): ["^[A-Z]", "^[^a-z]+$", "\\d", "[a-z]", "[^\\x00-\\x7f]"],

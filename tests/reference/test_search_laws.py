@@ -24,10 +24,15 @@ def tiny(vocab=24, **changes):
     return make_model(ModelConfig(**settings), vocab, vocab).eval()
 
 
-KINDS = [{}, {"kind": "recurrent", "cell": "gru", "attention": "additive", "input_feeding": True}, {"kind": "convolutional"}]
+KINDS = [
+    {},
+    {"decoder_self": "ssru"},
+    {"kind": "recurrent", "cell": "gru", "attention": "additive", "input_feeding": True},
+    {"kind": "convolutional"},
+]
 
 
-@pytest.fixture(scope="module", params=KINDS, ids=lambda changes: changes.get("kind", "transformer"))
+@pytest.fixture(scope="module", params=KINDS, ids=lambda changes: changes.get("kind") or changes.get("decoder_self", "transformer"))
 def model(request, half_learned):
     return half_learned(**request.param)
 
@@ -76,7 +81,7 @@ def all_targets(limit):
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
 @pytest.mark.parametrize("sharpness", [1.0, 3.0])
-@pytest.mark.parametrize("changes", KINDS, ids=lambda changes: changes.get("kind", "transformer"))
+@pytest.mark.parametrize("changes", KINDS, ids=lambda changes: changes.get("kind") or changes.get("decoder_self", "transformer"))
 def test_beam_search_equals_exhaustive_search(changes, alpha, sharpness):
     """A vocabulary of three tokens and a limit of four: a wide beam must find the best of all 40 targets, in order."""
     model = tiny(vocab=7, **changes)
@@ -133,6 +138,8 @@ MODELS = [
     for positions in ("sinusoidal", "halves", "learned", "index", "none")
     for norm in ("post", "pre")
 ] + [{"window": 1}, {"window": 3}, {"window": 4, "norm": "pre"}, {"join_positions": "concatenate"}, {"d_k": 3, "d_v": 7}]
+MODELS += [{"decoder_self": "ssru", "norm": norm} for norm in ("post", "pre")]
+MODELS += [{"decoder_self": "ssru", "start": "zero", "output_bias": True, "positions": "marian"}]
 MODELS += [{"activation": "swiglu", "attention_bias": True, "tie": "none"}]
 
 

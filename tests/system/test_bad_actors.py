@@ -14,6 +14,7 @@ import sys
 import zipfile
 import zlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,13 +23,14 @@ import torch
 from samples import environment, flags, sentences, tiny_recipe, write_lines, write_pairs
 from undivided.artifact import demand, load_artifact, save_artifact, weights
 from undivided.cli.demo import corpus as demo_text
-from undivided.config import PRESETS, build_recipe
+from undivided.config import PRESETS, SearchConfig, build_recipe
 from undivided.config.yaml_file import read_yaml
 from undivided.core import manifest
 from undivided.core.console import Console
 from undivided.core.errors import InputError
 from undivided.data.subwords import Subwords
 from undivided.data.text_files import raw_lines, zstd_module
+from undivided.inference.classify import Classifier
 
 # Canaries: pickles that leave a trace if anything unpickles them.
 
@@ -242,6 +244,36 @@ def test_a_single_stack_model_that_asks_for_too_much_is_refused_before_its_weigh
     done = run("generate", tmp_path / "m", "the")
     assert done.code == 2
     assert "GiB of memory" in done.err
+
+
+def test_an_ensemble_asks_for_no_more_memory_than_one_model(run, folder, model, tmp_path, monkeypatch):
+    monkeypatch.setattr(demand, "memory_limit", lambda: 4 << 30)
+    for key, value in GREEDY.items():
+        change(folder, "recipe", "search", key, value=value)
+    resign(folder / "config.json")
+    text = write_lines(tmp_path / "in", ["a"])
+    done = run("translate", folder, text, "--with", model, "--threads", "1")
+    assert done.code == 2
+    assert "GiB of memory" in done.err
+    small = ["--beam-size", "2", "--max-extra", "5"]
+    assert run("translate", folder, text, "--with", model, "--threads", "1", *small).code == 0
+
+
+def test_images_are_drawn_many_at_once_and_counted_so():
+    sizes = {"kind": "drawing", "image_height": 256, "image_width": 256, "patch": 2, "d_model": 64}
+    recipe = build_recipe({"model": sizes})
+    one, many = (demand.estimate_memory(recipe, 300, SearchConfig(beam_size=1, n_best=count), 1) for count in (1, 1000))
+    assert many > one + 40 * (1 << 30), "keys and values of a thousand images"
+
+
+@pytest.mark.parametrize(("length", "most"), [(16_385, 1), (257, 15), (17, 64)])
+def test_long_images_are_classified_few_at_once(length, most):
+    found = SimpleNamespace(
+        artifact=SimpleNamespace(recipe=SimpleNamespace(max_sequence=length)), image_shape=(1, 2, 2), seen=[],
+        _image_logits=lambda images: found.seen.append(len(images)) or images, _to_classes=list,
+    )  # fmt: skip
+    assert len(Classifier.images(found, np.zeros((100, 1, 2, 2), np.uint8))) == 100
+    assert max(found.seen) == most
 
 
 def test_heads_that_need_no_weights_are_refused_with_their_size(tmp_path, model, monkeypatch):

@@ -20,8 +20,10 @@ STARTERS = {
     "try: comet.comet_score(sys.executable, ['a'], ['b'], ['c'])\n"
     "except comet.InputError as error: assert 'has no comet' in str(error)",
     "inference/workers/process_pool.py": "",
+    "interop/bergamot_parity.py": "from undivided.interop.bergamot_parity import run_peer\n"
+    "assert run_peer('import json, sentencepiece; print(\"RESULT[1]\")', []) == [1]",
     "nn/backend/bfloat16.py": "from undivided.nn.backend.bfloat16 import _measure_in_a_process as ask; assert ask() > 0",
-    "nn/backend/library.py": "from undivided.nn.backend.library import why_no_kernels; print(why_no_kernels())",
+    "nn/library/__init__.py": "from undivided.nn.library import why_no_kernels; print(why_no_kernels())",
     "serve/workers.py": "",
 }
 """Each file that starts processes, with a program that makes it do so."""

@@ -153,6 +153,20 @@ def test_the_counters_are_those_of_one_process(runs, name):
         assert one[key] == other[key], key
 
 
+def test_ewc_pulls_in_two_processes_as_in_one(runs, recipe, tmp_path):
+    """The main process measures what matters; with shared weights each takes its rows of it."""
+    tuning = {name: section for name, section in recipe.items() if name not in ("model", "tokens")}
+    common = {"start": str(runs[0] / "one"), "ewc": 300.0, "max_steps": 12, "patience": 0}
+    train(at(tuning, tmp_path / "one", **common), QUIET)
+    others = {"two": {}, "sharded": {"shard": True}}
+    in_two([{"recipe": at(tuning, tmp_path / name, **common, **more)} for name, more in others.items()])
+    expected = losses(tmp_path / "one")
+    for name in others:
+        assert losses(tmp_path / name) == pytest.approx(expected, abs=1e-5)
+    train(at(tuning, tmp_path / "free", **{**common, "ewc": 0.0}), QUIET)
+    assert losses(tmp_path / "free") != pytest.approx(expected, abs=1e-4)
+
+
 def test_one_process_speaks_and_writes(runs):
     _, (first, second) = runs
     assert "M parameters on 2 × cpu" in first

@@ -16,16 +16,19 @@ from undivided.models import make_model
 
 pytest.importorskip("ctranslate2", reason="the extra ctranslate2 is not installed")
 
+ENGINES = ("auto", "ctranslate2")
+
 
 @pytest.fixture(scope="module")
 def slow(model, tmp_path_factory):
-    """A model that takes long for a chunk of lines, converted for CTranslate2."""
+    """A model that takes long for a chunk of lines, converted for every engine."""
     folder, known = tmp_path_factory.mktemp("slow") / "m", load_artifact(model)
     config = ModelConfig(d_model=256, d_ff=1024, n_heads=4, encoder_layers=2, decoder_layers=4, dropout=0.0)
     torch.manual_seed(3)
     made = make_model(config, len(known.tokenizer.source), len(known.tokenizer.target)).eval()
     save_artifact(Artifact(dataclasses.replace(Recipe(), model=config), known.tokenizer, made), folder)
-    assert Translator(folder).engine.name == "ctranslate2-int8"
+    for engine in ENGINES:
+        assert Translator(folder, engine=engine).engine.name != "torch"
     return folder
 
 
@@ -36,9 +39,10 @@ def text(tmp_path_factory):
     return write_lines(tmp_path_factory.mktemp("text") / "in", ["The dog.", *lines])
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stop_signal_ends_the_default_engine_in_time(spawn, slow, text, tmp_path, number):
-    with spawn("translate", slow, text, "-o", tmp_path / "out") as process:
+def test_a_stop_signal_ends_a_fast_engine_in_time(spawn, slow, text, tmp_path, number, engine):
+    with spawn("translate", slow, text, "-o", tmp_path / "out", "--engine", engine) as process:
         while b"engine" not in (line := process.stderr.readline()):
             assert line, process.wait()
         time.sleep(2)

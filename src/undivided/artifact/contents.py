@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from undivided.config import Recipe
@@ -33,6 +34,8 @@ class Artifact:
     """The likely target subwords of each source subword; older model folders have none."""
     seal: str = ""
     """sha256 of the manifest of the folder that it was read from."""
+    untrusted: tuple[tuple[str | Path, Recipe], ...] = ()
+    """Folders of an ensemble with their settings, which may ask for too much memory."""
 
     @property
     def device(self) -> torch.device:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from undivided.config import Recipe, SearchConfig
-from undivided.config.model import ATTENTIVE, PAIRED
+from undivided.config.model import ATTENTIVE, DRAWING, PAIRED
 from undivided.core.errors import InputError
 from undivided.core.process import usable_memory
 
@@ -29,7 +29,8 @@ def memory_limit() -> int:
 
 def estimate_memory(recipe: Recipe, vocabulary: int, search: SearchConfig, sentences: int = BATCH_ROWS) -> int:
     """Bytes beside the weights for a batch of at most so many sentences, if every output is as long as the settings allow."""
-    beams = search.n_best if search.sample else search.beam_size
+    # Images are always sampled.
+    beams = search.n_best if search.sample or recipe.model.kind in DRAWING else search.beam_size
     longest = recipe.data.max_length if recipe.model.kind in PAIRED else recipe.max_sequence
     limit = recipe.model.position_limit or longest + search.max_extra
     most = max(1, min(sentences, BATCH_ROWS // beams))
@@ -55,7 +56,8 @@ def _decoding(recipe: Recipe, vocabulary: int, rows: int, length: int) -> int:
     model = recipe.model
     heads = model.n_heads if model.kind in ATTENTIVE else 1
     kept = model.decoder_layers * heads * (model.key_width + model.value_width)
-    return FLOAT * rows * (length * (kept + heads + 2) + 3 * vocabulary)
+    outputs = vocabulary + (model.codes if model.kind in DRAWING else 0)
+    return FLOAT * rows * (length * (kept + heads + 2) + 3 * outputs)
 
 
 def check_demand(folder: str | Path, recipe: Recipe, vocabulary: int, search: SearchConfig, sentences: int = BATCH_ROWS) -> None:

@@ -14,11 +14,11 @@ from safetensors import SafetensorError
 
 from undivided.artifact.card import model_card
 from undivided.artifact.contents import Artifact, LazyArtifact, SingleStackArtifact
-from undivided.artifact.demand import check_demand
+from undivided.artifact.demand import BATCH_ROWS, check_demand
 from undivided.artifact.save import FORMAT_VERSION, SHORTLIST
 from undivided.artifact.unfinished import Unfinished, find_unfinished
 from undivided.config import Recipe, SearchConfig, build_recipe
-from undivided.config.model import DECODER_ONLY, DRAWING, PAIRED
+from undivided.config.model import DECODER_ONLY, DRAWING, ENCODER_ONLY, PAIRED, VISION
 from undivided.core import manifest
 from undivided.core.console import Console, LoggingConsole
 from undivided.core.errors import InputError
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Model = TypeVar("Model", bound="nn.Module")
 UNFINISHED = "checkpoint_step"
 """The fact that says which checkpoint serves as the model of a training that has not written one yet."""
-SUBWORDS = {"subwords.model", "source.model", "target.model"}
+SUBWORDS = {"subwords.model", "subwords.json", "source.model", "target.model"}
 
 
 def load_artifact(folder: str | Path, device: torch.device | None = None) -> Artifact:
@@ -78,7 +78,9 @@ def load_single_stack(folder: str | Path, device: torch.device | None = None, tr
     if contents.recipe.model.kind in PAIRED:
         raise InputError(f"{folder}: a translator ({contents.recipe.model.kind}). Use it with: undivided translate")
     if not trust:
-        check_demand(folder, contents.recipe, max(contents.sizes, default=0), SearchConfig(beam_size=1, max_extra=1), 1)
+        # Texts and images are classified in batches whatever anybody asks for.
+        sentences = BATCH_ROWS if contents.recipe.model.kind in ENCODER_ONLY + VISION else 1
+        check_demand(folder, contents.recipe, max(contents.sizes, default=0), SearchConfig(beam_size=1, max_extra=1), sentences)
     return _single_stack(contents, device)
 
 
@@ -158,6 +160,8 @@ def _read_contents(folder: str | Path) -> _Contents:
     parts = _verify(current)
     recipe, vocabulary, facts = _read_config(current)
     tokenizer = None if recipe.model.kind == "vision" else Tokenizer.load(current, recipe.data.language_code)
+    if tokenizer is not None and recipe.model.kind in PAIRED and tokenizer.source.suffix != ".model":
+        raise InputError(f"{folder}: a translator ({recipe.model.kind}) cannot split text by subwords.json")
     contents = _Contents(folder, seal, recipe, tokenizer, facts, None)
     if contents.sizes != vocabulary:
         raise InputError(f"{folder}: the subword models have {contents.sizes} tokens, but config.json says {vocabulary}")

@@ -45,7 +45,7 @@ def open_translator(options: argparse.Namespace, console: Console) -> Translator
         raise InputError(f"--with: several models run in PyTorch, and not with --engine {options.engine}")
     artifact = open_ensemble([options.model, *options.others], options.device, options.threads)
     console.say(f"{1 + len(options.others)} models together")
-    return Translator(artifact, options.device, options.threads, "torch", console)
+    return Translator(artifact, options.device, options.threads, "torch", console, options.trust)
 
 
 def use_aids(translator: Translator, options: argparse.Namespace, console: Console) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from undivided.cli.options import add_quiet
 from undivided.core.console import Console
 
-FORMATS = ("marian", "ctranslate2", "argos", "onnx")
+FORMATS = ("marian", "ctranslate2", "argos", "onnx", "bergamot")
 WEIGHTS = ("float32", "int16", "int8")
 
 
@@ -18,10 +18,11 @@ def add_import(verbs: Any) -> None:
         "import",
         help="make a model folder from a model of another engine",
         description="Read a translator of another engine and write it as a model folder: Hugging Face Marian folders (OPUS-MT), "
-        "Marian's own .npz files, fairseq checkpoints, CTranslate2 folders, Argos packages; GPT-2 and ViT. Nothing in them is "
-        "run. The result is compared with the other engine where that is installed.",
+        "Marian's own .npz and .bin files (Firefox), fairseq and OpenNMT-py checkpoints, CTranslate2 folders, Argos packages; "
+        "GPT-2, BERT and ViT. "
+        "Nothing in them is run. The result is compared with the other engine where that is installed.",
     )
-    verb.add_argument("path", help="a folder, an .argosmodel or .npz file, or owner/name on a Hugging Face hub (extra: hub)")
+    verb.add_argument("path", help="a folder, an .argosmodel, .npz or .bin file, or owner/name on a Hugging Face hub (extra: hub)")
     verb.add_argument("out", help="the new model folder")
     verb.add_argument(
         "--target-lang",
@@ -53,7 +54,10 @@ def add_export(verbs: Any) -> None:
     verb.add_argument("out", help="the new folder, or for argos the new .argosmodel file")
     verb.add_argument("--to", required=True, choices=FORMATS, help="the engine")
     verb.add_argument(
-        "--weights", default="float32", choices=WEIGHTS, help="how CTranslate2 and Argos store weights (default: float32)"
+        "--weights",
+        default="",
+        choices=WEIGHTS,
+        help="how CTranslate2 and Argos store weights (default: float32), and Bergamot (int8 or float32; default: int8)",
     )
     add_quiet(verb)
     verb.set_defaults(run=run_export)

@@ -10,7 +10,7 @@ from undivided.cli.options import add_compute, add_quiet, search_options
 from undivided.cli.streams import input_lines, open_output
 from undivided.config import CorpusFiles, SearchConfig
 from undivided.config.flags import add_settings
-from undivided.config.model import SINGLE_STACK
+from undivided.config.model import DRAWING, SINGLE_STACK
 from undivided.config.settings import coerce
 from undivided.core.console import Console, Progress, plural
 from undivided.core.errors import InputError
@@ -29,7 +29,8 @@ def add_look(verbs: Any) -> None:
         help="see inside a model: attention, candidates, beam search, heads",
         description="Follow one sentence through a model: a summary on stdout, or with -o an interactive page that works offline "
         "(.html), the numbers (.json) or a picture (.png .svg .pdf). With --live: a page with the model inside that translates as "
-        "you type. With --corpus: what each attention head does on a corpus.",
+        "you type; also for GPT, BERT, ViT and recurrent models. With --training: a run that learns, step by step. With --corpus: "
+        "what each attention head does on a corpus.",
     )
     verb.add_argument("model", help="a model folder")
     verb.add_argument("text", nargs="?", help="the sentence to translate; - reads one line of stdin")
@@ -45,13 +46,22 @@ def add_look(verbs: Any) -> None:
     verb.add_argument("--fast", action="store_true", help="skip the what-if part: heads turned off, other words")
     live = verb.add_argument_group("a live page")
     live.add_argument(
-        "--live", action="store_true", help="put the model itself into the page (-o page.html); the sentence may be left out"
+        "--live", action="store_true", help="put the model itself into the page (-o page.html); the text may be left out"
     )
     live.add_argument(
         "--weights",
         choices=("int8", "float16", "float32"),
         default="int8",
         help="how the page stores the weights: int8 is smallest, float32 is exact (default: int8)",
+    )
+    learning = verb.add_argument_group("watching it learn")
+    learning.add_argument(
+        "--training",
+        action="store_true",
+        help="a page (-o page.html) with a slider over the checkpoints and snapshots of a run: MODEL is the folder that it trains",
+    )
+    learning.add_argument(
+        "--frames", type=int, default=40, metavar="N", help="show at most N of them, the first and the last included (default: 40)"
     )
     picture = verb.add_argument_group("pictures")
     picture.add_argument("--use", choices=("encoder", "decoder", "cross"), default="cross", help="which attention (default: cross)")
@@ -73,6 +83,8 @@ def add_look(verbs: Any) -> None:
 def run_look(options: argparse.Namespace) -> None:
     """See inside a model."""
     search, console = search_options(options), Console(options.quiet)
+    if options.training:
+        return run_look_training(options, search, console)
     if options.live:
         return run_look_live(options, console)
     if (options.text is None) == (options.corpus is None):
@@ -117,28 +129,59 @@ def run_look_live(options: argparse.Namespace, console: Console) -> None:
         faults.append("--live writes a page; name it with -o, e.g. -o page.html")
     if faults:
         raise InputError("; ".join(faults))
-    from undivided.artifact import load_artifact
+    from undivided.artifact import load_any, model_kind
     from undivided.core.files import write_atomic
     from undivided.look import output_format
-    from undivided.look.live import render_live
+    from undivided.look.live import check_kind, render_live
 
     output_format(options.output)
-    _check_kind(options.model)
+    check_kind(model_kind(options.model))
     text = argument_text(options.text) if options.text else ""
-    page = render_live(load_artifact(options.model), text, options.weights)
+    page = render_live(load_any(options.model), text, options.weights)
     write_atomic(Path(options.output), page)
     console.say(f"wrote {options.output}, {len(page.encode()) / 1e6:.1f} MB with the model inside")
 
 
+def run_look_training(options: argparse.Namespace, search: SearchChanges, console: Console) -> None:
+    """Write a page with a slider over the steps of a training."""
+    faults = [
+        f"{name}: cannot be used with --training"
+        for name, given in (("--corpus", options.corpus), ("--live", options.live), ("--fast", options.fast))
+        if given
+    ]
+    if not options.output or Path(options.output).suffix.lower() not in (".html", ".htm"):
+        faults.append("--training writes a page; name it with -o, e.g. -o page.html")
+    if options.text is None:
+        faults.append('--training follows one sentence; name it: undivided look RUN "A dog runs." --training -o page.html')
+    if options.frames < 2:
+        faults.append(f"--frames: {options.frames} is less than 2")
+    if faults:
+        raise InputError("; ".join(faults))
+    from undivided.core.files import write_atomic
+    from undivided.look import output_format
+    from undivided.look.training_page import render_training
+    from undivided.nn.device import use_threads
+    from undivided.training.watch import watch_training
+
+    output_format(options.output)
+    use_threads(options.threads)
+    text, target = argument_text(options.text), options.target and argument_text(options.target)
+    history = watch_training(options.model, text, target, search, options.frames, console)
+    page = render_training(history)
+    write_atomic(Path(options.output), page)
+    console.say(f"wrote {options.output}, {len(page.encode()) / 1e6:.1f} MB with {plural(len(history.frames), 'frame')}")
+
+
 def _check_kind(model: str) -> None:
-    """Say what does, where `look` does not."""
+    """Say what does, where `look` without --live does not."""
     from undivided.artifact import command_for, model_kind
 
     kind = model_kind(model)
     if kind in SINGLE_STACK:
+        live = "" if kind in DRAWING else f"See inside it with: undivided look {model} -o page.html --live (docs/live.md). "
         raise InputError(
-            f"{model}: a {kind} model, and look follows translators alone. Use it with: undivided {command_for(kind)}; in Python, "
-            "undivided.nn.attention.attention_hook records its attention (docs/relatives.md)"
+            f"{model}: a {kind} model, and look without --live follows translators alone. {live}Use it with: undivided "
+            f"{command_for(kind)}; in Python, undivided.nn.attention.attention_hook records its attention (docs/relatives.md)"
         )
 
 

@@ -35,8 +35,9 @@ def add_compute(verb: argparse.ArgumentParser, engine: str | None) -> None:
             default=engine,
             choices=ENGINES,
             help="torch is the reference, torch-bfloat16 the same with matrix products in bfloat16, for CPUs that support it; "
-            "ctranslate2 is faster on a CPU, but a rare line may be translated differently among other lines, because its sums are "
-            f"rounded differently in another batch; auto takes it where it supports the model (default: {engine})",
+            "int8 computes products in 8 bits, on CPUs with such instructions (AVX-512 VNNI); ctranslate2 does so on others, but a "
+            "rare line may be translated differently among other lines, because its sums are rounded differently in another batch; "
+            f"auto takes the first of int8, ctranslate2 and torch that supports the CPU and the model (default: {engine})",
         )
     verb.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
     add_trust(verb)

@@ -66,6 +66,8 @@ def run_serve(options: argparse.Namespace) -> None:
     if not options.models:
         raise InputError("no model: undivided serve MODEL …")
     check_openness(config)
+    if config.ray and config.workers > 1:
+        raise InputError("--workers and --ray: one process is the server where replicas translate; give one of them")
     engine = Engine(options.engine, options.device, options.threads, options.trust)
     folders = [ModelFolder.parse(each) for each in options.models]
     with state_folder() as files:

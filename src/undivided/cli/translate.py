@@ -157,7 +157,8 @@ def _translate_by_workers(options: argparse.Namespace, search: SearchChanges, co
     if engine == "auto":
         # Chosen once, here: all workers must use the same engine.
         translator = Translator(options.model, options.device, options.threads, "auto", console, options.trust)
-        engine = translator.engine.name if translator.engine.name.startswith("torch") else "ctranslate2"
+        chosen = translator.engine.name
+        engine = "ctranslate2" if chosen.startswith("ctranslate2") else chosen
         console.say(f"{describe_search(translator, search)}, in every worker")
     else:
         console.say(f"engine {engine}, in every worker")

@@ -10,6 +10,8 @@ from undivided.config.settings import setting
 
 BILINGUAL = (".tmx", ".po", ".mo", ".xlf", ".xliff", ".ts", ".csv", ".jsonl", ".ndjson")
 """Names of files that hold sources and their translations."""
+DATASET = "dataset:"
+"""What the name of a dataset of Hugging Face begins with."""
 CATALOGUES = (".json", ".arb", ".yaml", ".yml", ".strings", ".xml", ".srt", ".vtt")
 """Names of files in one language whose texts have keys or times: two of them are aligned by these."""
 NO_ENCODING = "is no encoding of text; some are utf-8, utf-16, cp1252, latin-1, shift_jis, cp949"
@@ -31,7 +33,7 @@ class CorpusFiles:
     source: str = setting(
         "",
         "file of source lines, or one with both sides (.tsv .tmx .po .mo .xlf .ts .csv .jsonl), a catalogue (.json .yaml .strings "
-        ".xml .srt .vtt), or a folder of such; for other kinds of model a file of text or images",
+        ".xml .srt .vtt), a folder of such, or dataset:NAME[:CONFIG][:SPLIT]; for other kinds of model a file of text or images",
     )
     target: str = setting("", "file of target lines, or of labels; empty for a .tsv file and for text without labels")
     weight: float = setting(1.0, "how often each pair of this corpus occurs in an epoch", at_least=0.0, at_most=10_000.0)
@@ -43,6 +45,8 @@ class CorpusFiles:
     @property
     def is_document(self) -> bool:
         """Whether it is not text but files that `undivided.formats` reads."""
+        if self.source.startswith(DATASET):
+            return not self.target
         if self.target:
             return all(Path(name).suffix.lower() in CATALOGUES for name in (self.source, self.target))
         return Path(self.source).suffix.lower() in BILINGUAL or (bool(self.source) and Path(self.source).is_dir())
@@ -79,7 +83,7 @@ class DataConfig:
     )
     old_train: list[CorpusFiles] = setting(
         [],
-        "training files of the model to fine-tune, for --mix; by default its own, where they are still in place",
+        "training files of the model to fine-tune, for --mix and --ewc; by default its own, where they are still in place",
         flags=("--old-train",),
     )
     old_valid: list[CorpusFiles] = setting(
@@ -127,6 +131,11 @@ class DataConfig:
         0, "data augmentation: in training, shift images by up to this many pixels in each direction", at_least=0, below=1000
     )
 
+    @property
+    def mixed(self) -> int:
+        """How many of the training corpora, the last ones, are old ones that fine-tuning mixes in."""
+        return len(self.old_train) if self.mix else 0
+
     def faults(self) -> list[str]:
         """What is wrong: an unknown encoding."""
         return [] if is_encoding(self.encoding) else [f"encoding: {self.encoding!r} {NO_ENCODING}"]
@@ -151,6 +160,12 @@ class TokensConfig:
         True,
         "reserve subwords that stand for placeholders, tags, addresses, codes and the like, and learn to copy them "
         "(translators with 1,000 subwords or more)",
+    )
+    terms: bool = setting(
+        False,
+        "learn to obey glossaries: in training, some words of the source are followed by their translation "
+        "(needs the symbols of tokens.protect)",
+        flags=("--terms",),
     )
     dropout: float = setting(
         0.0, "subword sampling in training: probability of skipping a merge (BPE-dropout)", at_least=0.0, below=1.0

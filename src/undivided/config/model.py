@@ -54,6 +54,12 @@ class ModelConfig:
         of=ATTENTIVE,
     )
     attention_bias: bool = setting(False, "biases in the attention projections", of=ATTENTIVE)
+    decoder_self: Literal["attention", "ssru"] = setting(
+        "attention",
+        "what a decoder layer reads its own past with: attention (paper), or ssru (a simpler simple recurrent unit, which "
+        "remembers one vector, so that a step costs the same however long the sentence is)",
+        of=TRANSFORMER,
+    )
     window: int = setting(
         0,
         "restrict self-attention to window/2 positions to each side (r in section 4 of the paper); 0 = no restriction",
@@ -75,7 +81,18 @@ class ModelConfig:
     max_positions: int = setting(1024, "number of learned positions", at_least=1, of=ATTENTIVE + CONVOLUTIONAL)
     scale_embeddings: bool = setting(True, "multiply embeddings by √d_model, as in the paper; GPT-2 and BERT do not", of=ATTENTIVE)
     output_bias: bool = setting(
-        False, "a bias on the logits of each token (Marian's models have one; the paper's has none)", of=PAIRED
+        False, "a bias on the logits of each token (Marian's models have one; the paper's has none)", of=PAIRED + DECODER_ONLY
+    )
+    source_eos: bool = setting(
+        True,
+        "the encoder reads the </s> behind a source (false in models of OpenNMT-py, which see none)",
+        of=TRANSFORMER,
+    )
+    start: Literal["symbol", "zero"] = setting(
+        "symbol",
+        "what the decoder reads first: symbol (the vector of <s>, paper), or zero (zeros, as in Marian and Firefox: <s> and <pad> "
+        "are then no words of the vocabulary; needs model.output_bias)",
+        of=TRANSFORMER,
     )
     norm_epsilon: float = setting(1e-5, "ε that LayerNorm adds to the variance", at_least=0.0, of=SINGLE_STACK)
     cell: Literal["rnn", "lstm", "gru"] = setting("lstm", "recurrent cell: rnn (plain tanh), lstm or gru", of=RECURRENT)
@@ -122,6 +139,8 @@ class ModelConfig:
             faults.append(f"d_model: {self.d_model} is odd, but sinusoidal positions need an even width")
         if positioned and self.positions == "none" and self.join_positions == "concatenate":
             faults.append("join_positions: there is nothing to concatenate while model.positions is none")
+        if self.start == "zero" and not self.output_bias:
+            faults.append("start: zero needs model.output_bias, which is how <s> and <pad> are never written")
         if self.kind == "recurrent":
             faults += self._recurrent_faults()
         for side in ("image_height", "image_width") if self.kind in IMAGES else ():

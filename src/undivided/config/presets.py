@@ -26,6 +26,15 @@ PRESETS: dict[str, Values] = {
     },
     "base": {"model": {name: getattr(ModelConfig(), name) for name in _BASE_SIZES}},
     "fast": {"model": {"encoder_layers": 8, "decoder_layers": 1}},
+    # The shape of Bergamot's and Firefox's students, so that `export --to bergamot` can express it.
+    "student": {
+        "model": {"d_model": 256, "d_ff": 1536, "n_heads": 8, "encoder_layers": 6, "decoder_layers": 2, "norm": "post",
+                  "decoder_self": "ssru", "start": "zero", "positions": "marian", "output_bias": True},
+        "tokens": {"kind": "unigram"},
+        "batches": {"tokens": 8192},
+        "train": {"max_steps": 50_000, "warmup_steps": 4000, "rate": 2.0},
+        "search": {"beam_size": 1},
+    },
     "big": {
         "model": {"d_model": 1024, "d_ff": 4096, "n_heads": 16, "dropout": 0.3},
         "train": {"max_steps": 300_000, "average": 20, "keep_last": 20},

@@ -23,7 +23,7 @@ class Recipe:
     preset: str = setting(
         "",
         "tiny (below 100,000 pairs), small (below a million), base (the paper's), fast (base with 8 encoder layers and 1 decoder "
-        "layer) or big (the paper's); chosen by the size of the corpus if not named",
+        "layer), student (to be distilled; Firefox can run it) or big (the paper's); chosen by the size of the corpus if not named",
         flags=("--preset",),
     )
     data: DataConfig = field(default_factory=DataConfig)
@@ -60,14 +60,17 @@ class Recipe:
 
     def _fine_tuning_faults(self) -> list[str]:
         """Settings of fine-tuning where nothing is fine-tuned, or old files that would not be used."""
-        alone = {"train.pull": self.train.pull, "data.mix": self.data.mix, "data.old_train": self.data.old_train}
+        train = {"train.pull": self.train.pull, "train.ewc": self.train.ewc}
+        alone = {**train, "data.mix": self.data.mix, "data.old_train": self.data.old_train}
         faults = [f"{name}: a setting of fine-tuning; name the model: --from MODEL" for name, value in alone.items() if value]
         if not self.train.start:
             return faults
-        if self.data.mix and self.model.kind not in PAIRED:
-            return [f"data.mix: a setting of {join_names(PAIRED)} models; model.kind is {self.model.kind}"]
-        if self.data.old_train and not self.data.mix:
-            return ["data.old_train: say how much of the training it is to be: --mix 0.5"]
+        if self.model.kind not in PAIRED:
+            paired = {"data.mix": self.data.mix, "train.ewc": self.train.ewc}
+            what = f"a setting of {join_names(PAIRED)} models; model.kind is {self.model.kind}"
+            return [f"{name}: {what}" for name, value in paired.items() if value]
+        if self.data.old_train and not (self.data.mix or self.train.ewc):
+            return ["data.old_train: say how much of the training it is to be (--mix 0.5), or what it is for (--ewc 30)"]
         return []
 
     def _corpus_faults(self) -> list[str]:

@@ -10,7 +10,7 @@ from undivided.config.settings import setting
 CHUNK_LINES = 2000
 """Lines that are sorted by length and translated together: what bounds the memory for a file of any size."""
 
-ENGINES = ("auto", "torch", "torch-bfloat16", "ctranslate2")
+ENGINES = ("auto", "torch", "torch-bfloat16", "int8", "ctranslate2")
 """What may run a translator."""
 
 

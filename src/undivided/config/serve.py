@@ -21,6 +21,10 @@ class ServeConfig:
     host: str = setting("127.0.0.1", "address to listen on", flags=("--host",))
     port: int = setting(5000, "port to listen on; 0 is any that is free", flags=("--port",), at_least=0, below=65536)
     workers: int = setting(1, "processes on this port, each with the models", flags=("--workers",), at_least=1, below=257)
+    ray: str = setting("", "translate by replicas on a Ray cluster: its address, or local", flags=("--ray",))
+    replicas: int = setting(
+        2, "replicas of each model on that cluster, each with --threads processors", flags=("--replicas",), at_least=1, below=4097
+    )
     insecure: bool = setting(False, "listen on an address that others reach, without API keys", flags=("--insecure",))
     allowed_hosts: list[str] = setting(
         [],
@@ -66,9 +70,16 @@ class ServeConfig:
     )
     queue_tokens: int = setting(
         8192,
-        "source subwords that may wait; a request beyond them gets a 429",
+        "source subwords of all requests that wait or are under way; one beyond them gets a 429",
         flags=("--queue-tokens",),
         at_least=1,
+    )
+    queue_seconds: float = setting(
+        2.5,
+        "the same, in seconds of work as measured; half a batch is always accepted",
+        flags=("--queue-seconds",),
+        at_least=0.0,
+        at_most=3600.0,
     )
     request_timeout: float = setting(
         30.0, "seconds that a request may take, files aside", flags=("--request-timeout",), at_least=0.1, at_most=86400.0

@@ -36,6 +36,13 @@ class TrainConfig:
         flags=("--pull",),
         at_least=0.0,
     )
+    ewc: float = setting(
+        0.0,
+        "fine-tuning: the same pull, but for each weight as strong as it matters to what the model knows (elastic weight "
+        "consolidation), measured on 500 old pairs (--old-train); on average as strong as --pull of the same number; 0 = none",
+        flags=("--ewc",),
+        at_least=0.0,
+    )
     mask: float = setting(
         0.15, "share of tokens that are masked and predicted, where an encoder_only model has no classes", at_least=0.01, below=1.0
     )
@@ -78,6 +85,14 @@ class TrainConfig:
     save_every: int = setting(1000, "steps between checkpoints", flags=("--save-every",), at_least=1)
     keep_last: int = setting(5, "how many of the newest checkpoints to keep", at_least=1)
     keep_best: bool = setting(False, "also save and keep a checkpoint at the best validation", flags=("--keep-best",))
+    snapshots: int = setting(
+        0,
+        "keep up to this many copies of the weights, with half their precision, spread over the training, closest in its "
+        "beginning: undivided look RUN --training shows them; 0 = none",
+        flags=("--snapshots",),
+        at_least=0,
+        at_most=1000,
+    )
     max_skipped: int = setting(
         10,
         "steps in a row with infinite or NaN gradients after which training returns to the last checkpoint and halves the rate",

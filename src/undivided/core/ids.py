@@ -11,3 +11,6 @@ MASKED = -1000.0
 
 RESERVED = tuple(f"\uff5f{number}\uff60" for number in range(12))
 """Subwords `｟0｠` … `｟11｠` that stand for what must not be translated. A vocabulary has all of them or none."""
+
+TERM_MARKS = ("\uff5f:\uff60", "\uff5f;\uff60")
+"""Subwords around the translation that a source word is to have, which stands behind it: `dog ｟:｠ Köter ｟;｠`."""

@@ -1,9 +1,7 @@
-"""Text ↔ ids: subword models are learned, saved and loaded; every text is decoded exactly as it was. [paper 5.1]"""
+"""Text ↔ ids: subword models are saved and loaded; every text is decoded exactly as it was. [paper 5.1]"""
 
 from __future__ import annotations
 
-import io
-import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, compress
@@ -15,16 +13,11 @@ import sentencepiece
 from undivided.config import TokensConfig
 from undivided.core.errors import InputError
 from undivided.core.files import read_bounded
-from undivided.core.ids import BOS, EOS, PAD, RESERVED, UNK
+from undivided.core.ids import BOS, EOS, PAD, RESERVED, TERM_MARKS, UNK
 from undivided.core.random import mix_bits
+from undivided.data.subword_learning import LEAST_PROTECTED, MIN_VOCAB_SIZE, learn_subwords, vocab_size_for
 from undivided.data.subword_proto import BARRED_SCORE, read_parts
 from undivided.data.subword_sampling import SPACE_MARK, WordVariants
-
-MIN_VOCAB_SIZE = 4 + 256
-"""Special ids, and the 256 byte pieces that spell unknown characters."""
-
-LEAST_PROTECTED = 1000
-"""The smallest vocabulary in which symbols are reserved for protected text: in a smaller one every subword counts."""
 
 MAX_MODEL_BYTES = 64 << 20
 """Most bytes of a subword model: more than a hundred times that of 37,000 subwords."""
@@ -33,76 +26,13 @@ MAX_CACHED_WORDS, MAX_CACHED_LENGTH = 1 << 18, 40
 """Words whose ids are cached while a corpus is encoded, and most characters of such a word."""
 
 
-def vocab_size_for(pairs: int) -> int:
-    """A vocabulary size for a corpus of so many pairs: the paper's 37,000 at its scale, fewer below."""
-    for limit, size in (
-        (5_000, 2_000),
-        (15_000, 4_000),
-        (50_000, 8_000),
-        (300_000, 16_000),
-        (2_000_000, 24_000),
-        (10_000_000, 32_000),
-    ):
-        if pairs < limit:
-            return size
-    return 37_000
-
-
-def learn_subwords(lines: Iterable[str], config: TokensConfig, vocab_size: int, seed: int, symbols: Sequence[str] = ()) -> bytes:
-    """Learn a subword model from lines of text; the vocabulary is smaller if the text cannot fill it. `symbols` are reserved."""
-    chosen = _sample_lines(lines, 2_000_000, seed)
-    return _train_sentencepiece(chosen, config.kind, vocab_size, config.character_coverage, symbols)
-
-
-def learn_words(lines: Iterable[str], seed: int) -> bytes:
-    """A model with one token for every word of the lines, for formal languages with few words, e.g. trees."""
-    lines = _sample_lines(lines, 2_000_000, seed)
-    return _train_sentencepiece(lines, "word", MIN_VOCAB_SIZE + len({word for line in lines for word in line.split(" ")}), 1.0)
-
-
-def _train_sentencepiece(
-    lines: list[str], kind: str, vocab_size: int, character_coverage: float, symbols: Sequence[str] = ()
-) -> bytes:
-    while True:
-        model = io.BytesIO()
-        try:
-            sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(lines),
-                model_writer=model,
-                model_type=kind,
-                vocab_size=vocab_size,
-                character_coverage=character_coverage,
-                normalization_rule_name="identity",
-                remove_extra_whitespaces=False,
-                byte_fallback=True,
-                user_defined_symbols=list(symbols),
-                pad_id=PAD, unk_id=UNK, bos_id=BOS, eos_id=EOS,
-                max_sentence_length=1 << 20,
-                minloglevel=2,
-            )  # fmt: skip
-            return model.getvalue()
-        except RuntimeError as error:
-            # sentencepiece names the largest size it can fill: "… set it to a value <= 312."
-            fillable = re.search(r"value <= (\d+)", str(error))
-            if not fillable:
-                raise InputError(f"tokens.vocab_size: {vocab_size} subwords cannot be learned from this text: {error}") from None
-            vocab_size = int(fillable[1])
-
-
-def _sample_lines(lines: Iterable[str], most: int, seed: int) -> list[str]:
-    """All lines, or `most` of them drawn at random (reservoir sampling), so that memory is bounded."""
-    chosen: list[str] = []
-    chance = random.Random(seed)
-    for number, line in enumerate(lines):
-        if number < most:
-            chosen.append(line)
-        elif (place := chance.randrange(number + 1)) < most:
-            chosen[place] = line
-    return chosen
-
-
 class Subwords:
     """One subword model: text → ids → the same text."""
+
+    suffix = ".model"
+    """Of its file in a folder."""
+    mask = UNK
+    """What hides a token that is to be guessed; `<unk>` occurs in no text, since bytes spell every character."""
 
     def __init__(self, model: bytes) -> None:
         self.model = model
@@ -123,6 +53,7 @@ class Subwords:
         reserved = {piece: token for token, piece in enumerate(pieces) if piece in RESERVED}
         self.symbols = {piece: reserved[piece] for piece in RESERVED} if len(reserved) == len(RESERVED) else {}
         """The symbols for protected text with their ids; none in subwords that were learned without them."""
+        self.has_term_marks = set(TERM_MARKS) <= set(pieces)
         self._variants: WordVariants | None = None
         self._cache: dict[str, bytes] = {}
         self._cached_dtype: np.dtype | None = None
@@ -306,7 +237,7 @@ class Tokenizer:
     def save(self, folder: Path) -> list[str]:
         """Write the subword model(s) into a folder; returns the file names."""
         if self.source is self.target:
-            parts = {"subwords.model": self.source}
+            parts = {f"subwords{self.source.suffix}": self.source}
         else:
             parts = {"source.model": self.source, "target.model": self.target}
         for name, subwords in parts.items():
@@ -316,6 +247,10 @@ class Tokenizer:
     @classmethod
     def load(cls, folder: Path, language_code: str = "") -> Tokenizer:
         """Read what `save` wrote; texts to translate begin with the code of a language, if there is one."""
+        if (folder / "subwords.json").exists():
+            from undivided.data.listed_subwords import ListedSubwords
+
+            return cls(ListedSubwords.load(folder / "subwords.json"))
         if (folder / "subwords.model").exists():
             parts = [folder / "subwords.model"]
         else:
@@ -336,10 +271,11 @@ class Tokenizer:
     ) -> Tokenizer:
         """Learn subwords from the texts, or pairs of texts, that `read` yields; `count` is their number.
 
-        With `protect`, a vocabulary that is large enough has the symbols for protected text.
+        With `protect`, a vocabulary that is large enough has the symbols for protected text, and those for terms if it is to.
         """
         size = config.vocab_size or vocab_size_for(count)
-        symbols = RESERVED if protect and size >= LEAST_PROTECTED else ()
+        wanted = (*RESERVED, *(TERM_MARKS if config.terms else ()))
+        symbols = wanted if protect and size >= LEAST_PROTECTED else ()
         if size < MIN_VOCAB_SIZE:
             raise InputError(f"tokens.vocab_size: {size} is less than {MIN_VOCAB_SIZE}, the number of special ids and bytes")
         if config.joint:

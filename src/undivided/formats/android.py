@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from undivided.core.errors import InputError
-from undivided.formats.contract import DocumentOptions, Edit, Marked, SegmentList, SplicedText, Tag, Unit, Write
+from undivided.formats.contract import DocumentOptions, Edit, Marked, SegmentList, SplicedText, Unit, Write
 from undivided.formats.text_file import TextFile
-from undivided.formats.xml_file import Element, InlineRules, escape, parse_elements, read_marked, write_marked
+from undivided.formats.xml_file import Element, InlineRules, escape, like, parse_elements, read_marked, write_marked
 
 ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)|\"|[ \t\r\n]+", re.DOTALL)
 LETTERS = {"n": "\n", "t": "\t"}
@@ -28,13 +28,13 @@ def parse_android(file: TextFile, options: DocumentOptions) -> SplicedText:
                 key = "/".join(filter(None, [element.attributes.get("name", ""), value.attributes.get("quantity", "")]))
                 aligned = f"{key}/{number}" if element.local == "string-array" else key
                 segment = segments.add(value.inner, marked, key, key=aligned)
-                units.append(Unit([segment], _write_over(value.inner, value.inner_end)))
+                units.append(Unit([segment], _write_over(file.text, value)))
     return SplicedText(units)
 
 
 def _read(text: str, value: Element) -> Marked:
     """The text without Android's escapes and quotes; elements such as `xliff:g` that must not be translated are one tag."""
-    raw = read_marked(text, value.inner, value.inner_end, InlineRules(codes=frozenset({"g"})))
+    raw = read_marked(text, value.inner, value.inner_end, InlineRules(codes=frozenset({"g"}), words=frozenset({"g"})))
     parts, places, quoted, place = list[str](), dict[int, int](), False, 0
     length = 0
     tokens = [*ESCAPE.finditer(raw.text)]
@@ -51,7 +51,7 @@ def _read(text: str, value: Element) -> Marked:
         length += len(new)
         place = found.end()
     places[len(raw.text)] = length
-    tags = tuple(Tag(_mapped(places, tag.place), tag.raw, tag.kind, tag.pair) for tag in raw.tags)
+    tags = tuple(tag._replace(place=_mapped(places, tag.place)) for tag in raw.tags)
     return Marked("".join(parts), tags)
 
 
@@ -75,8 +75,9 @@ def _resolve(found: re.Match[str], quoted: bool) -> tuple[str, bool]:
     return LETTERS.get(code, code), quoted
 
 
-def _write_over(start: int, end: int) -> Write:
-    return lambda given, approve: [Edit(start, end, _write(each)) for each in given if each is not None]
+def _write_over(text: str, value: Element) -> Write:
+    start, end = value.inner, value.inner_end
+    return lambda given, approve: [Edit(start, end, like(text[start:end], _write(each))) for each in given if each is not None]
 
 
 def _write(marked: Marked) -> str:

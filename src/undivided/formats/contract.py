@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
 TagKind = Literal["open", "close", "alone"]
+Role = Literal["", "break", "word"]
 State = Literal["new", "draft", "done"]
 
 
@@ -20,6 +21,8 @@ class Tag(NamedTuple):
     kind: TagKind
     pair: int = 0
     """The same number for an opening tag and the tag that closes it."""
+    role: Role = ""
+    """What it is in its sentence: a `break` ends it, a `word` stands in it as a word does, such as code."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from undivided.formats.contract import DocumentOptions, Edit, Marked, SegmentList, SplicedText, Tag, Unit, Write
+from undivided.formats.contract import DocumentOptions, Edit, Marked, Role, SegmentList, SplicedText, Tag, Unit, Write
 from undivided.formats.text_file import TextFile, read_text
 from undivided.formats.xml_file import escape, pair_up, write_marked
 
@@ -165,12 +165,18 @@ def read_run(text: str, run: Sequence[Token]) -> Marked:
         elif name[0] == "/" and stack and stack[-1][0] == name[1:]:
             tags.append(Tag(length, raw, "close", stack.pop()[1]))
         elif name[0] in "/!" or name in VOID or raw.endswith("/>"):
-            tags.append(Tag(length, raw, "alone"))
+            tags.append(Tag(length, raw, "alone", role=_role(raw, name)))
         else:
             pairs += 1
             stack.append((name, pairs))
             tags.append(Tag(length, raw, "open", pairs))
     return Marked("".join(parts), pair_up(tags))
+
+
+def _role(raw: str, name: str) -> Role:
+    """What a tag that stands alone is in its sentence; an element that is kept whole stands there as a word."""
+    is_element = name == "img" or (name == "!" and raw[1:2] not in ("!", "?"))
+    return "break" if name == "br" else "word" if is_element else ""
 
 
 def _writer(text: str, start: int, end: int) -> Write:

@@ -7,23 +7,26 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from undivided.formats.contract import DocumentOptions, Edit, Marked, SegmentList, SplicedText, Tag, Unit, Write
+from undivided.formats.contract import DocumentOptions, Edit, Marked, Role, SegmentList, SplicedText, Tag, Unit, Write
 from undivided.formats.text_file import TextFile
 from undivided.formats.xml_file import pair_up
 
 LINE = re.compile(r"[^\n]*\n|[^\n]+")
-PREFIX = re.compile(r"\A(?:[ \t]{0,3}>[ \t]?|[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?|[ \t]{0,3}#{1,6}[ \t]+)*[ \t]*")
+PREFIX = re.compile(
+    r"\A(?:[ \t]{0,3}>[ \t]?|[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?|[ \t]{0,3}#{1,6}[ \t]+"
+    r"|[ \t]{0,3}\[\^[^\]\s]+\]:[ \t]+)*[ \t]*"
+)
 FENCE = re.compile(r"\A[ \t>]*(?:[-*+][ \t]+)?(`{3,}|~{3,})")
-DEFINITION = re.compile(r"\A[ \t]{0,3}\[[^\]]+\]:\s")
+DEFINITION = re.compile(r"\A[ \t]{0,3}\[(?!\^)[^\]]+\]:\s")
 HTML_BLOCK = re.compile(r"\A[ \t]{0,3}<(?:[a-zA-Z/!?])")
-ANEW = re.compile(r"\A[ \t>]*(?:[-*+][ \t]|\d{1,9}[.)][ \t]|#{1,6}[ \t])")
-"""What begins an item or a heading."""
+ANEW = re.compile(r"\A[ \t>]*(?:[-*+][ \t]|\d{1,9}[.)][ \t]|#{1,6}[ \t]|\[\^[^\]\s]+\]:[ \t])")
+"""What begins an item, a heading or a footnote."""
 HEADING = re.compile(r"\A[ \t>]*#{1,6}[ \t]")
 FRONT = ("---", "+++")
 INLINE = re.compile(
     r"(?P<code>(?<!`)(`{1,3})(?!`)[^`]{1,2000}?(?<!`)\2(?!`))|(?P<escape>\\[^\w\s])|(?P<auto><(?:https?:|mailto:)[^<>\s]+>)"
     r"|(?P<html><!--.{0,2000}?-->|</?[a-zA-Z][^<>]{0,500}>)|(?P<image>!\[[^\[\]]{0,500}\](?:\([^()\s]{0,1000}(?:\s+\"[^\"]{0,500}\")?\)|\[[^\[\]]{0,200}\]))"
-    r"|(?P<link>\[)|(?P<end>\](?:\([^()\s]{0,1000}(?:\([^()\s]{0,500}\)[^()\s]{0,500})?(?:\s+\"[^\"]{0,500}\")?\)|\[[^\[\]]{0,200}\]))"
+    r"|(?P<note>\[\^[^\[\]\s]{1,100}\])|(?P<link>\[)|(?P<end>\](?:\([^()\s]{0,1000}(?:\([^()\s]{0,500}\)[^()\s]{0,500})?(?:\s+\"[^\"]{0,500}\")?\)|\[[^\[\]]{0,200}\]))"
     r"|(?P<mark>\*{1,3}|_{1,3}|~~)|(?P<break>(?:(?<! ) {2,}|\\)\n)"
 )
 
@@ -35,6 +38,7 @@ class Block(NamedTuple):
     end: int
     following: str
     """What its second and later lines begin with."""
+    is_cell: bool = False
 
 
 def parse_markdown(file: TextFile, options: DocumentOptions) -> SplicedText:
@@ -109,7 +113,8 @@ class _Scanner:
         return not stripped or bool(fence) or self.in_html or is_code or bool(DEFINITION.match(line)) or _is_rule(stripped)
 
     def _read(self, line: str, start: int, is_new: bool) -> Iterator[Block]:
-        end = start + len(line.rstrip())
+        is_heading = bool(HEADING.match(line))
+        end = start + len(_heading(line) if is_heading else line.rstrip())
         found = PREFIX.match(line)
         content = start + (found.end() if found else 0)
         if _is_row(line):
@@ -118,10 +123,17 @@ class _Scanner:
             self.block = Block(self.block.start, end, _prefix(line))
         elif content < end:
             block = Block(content, end, " " * (content - start) if is_new else _prefix(line))
-            if HEADING.match(line):
+            if is_heading:
                 yield block
             else:
                 self.block = block
+
+
+def _heading(line: str) -> str:
+    """The line of a heading without the signs that may end it."""
+    body = line.rstrip()
+    short = body.rstrip("#")
+    return short.rstrip() if short != body and short[-1:].isspace() else body
 
 
 def _prefix(line: str) -> str:
@@ -158,7 +170,7 @@ def _cells(text: str, start: int, end: int) -> Iterator[Block]:
         cell = found[0]
         begin = start + found.start() + len(cell) - len(cell.lstrip())
         if cell.strip(" >"):
-            yield Block(begin, begin + len(cell.strip()), "")
+            yield Block(begin, begin + len(cell.strip()), "", is_cell=True)
 
 
 def read_inline(text: str) -> Marked:
@@ -196,8 +208,15 @@ def read_inline(text: str) -> Marked:
                 stack.pop()
             tags.append(Tag(length, raw, "close", stack.pop()[1]))
         elif kind != "escape":
-            tags.append(Tag(length, raw, "alone"))
+            tags.append(Tag(length, raw, "alone", role=_role(kind, raw)))
     return Marked("".join(parts), pair_up(tags))
+
+
+def _role(kind: str, raw: str) -> Role:
+    """What a tag that stands alone is in its sentence."""
+    if kind == "break" or re.match(r"<br\b", raw, re.IGNORECASE):
+        return "break"
+    return "word" if kind in ("code", "auto", "image") else ""
 
 
 def _kind(found: re.Match[str]) -> str:
@@ -212,18 +231,23 @@ def escape_markdown(text: str) -> str:
 
 def _writer(block: Block, raw: str) -> Write:
     def write(given: Sequence[Marked | None], approve: bool) -> list[Edit]:
-        return [Edit(block.start, block.end, write_block(each, raw, block.following)) for each in given if each is not None]
+        return [Edit(block.start, block.end, write_block(each, raw, block)) for each in given if each is not None]
 
     return write
 
 
-def write_block(marked: Marked, raw: str, following: str) -> str:
+def write_block(marked: Marked, raw: str, block: Block) -> str:
     """A block, wrapped to the width that it had."""
-    parts, place = list[str](), 0
+    parts, place, following = list[str](), 0, block.following
+
+    def escape(text: str) -> str:
+        written = escape_markdown(text)
+        return written.replace("|", "\\|") if block.is_cell else written
+
     for tag in marked.tags:
-        parts += [escape_markdown(marked.text[place : tag.place]), tag.raw]
+        parts += [escape(marked.text[place : tag.place]), tag.raw]
         place = tag.place
-    written = "".join([*parts, escape_markdown(marked.text[place:])])
+    written = "".join([*parts, escape(marked.text[place:])])
     lines = raw.splitlines()
     end = "\r\n" if "\r\n" in raw else "\n"
     if len(lines) < 2 or "\n" in written:

@@ -56,7 +56,7 @@ def _cell_writer(simple: Element) -> Callable[[Sequence[Marked | None], bool], l
 def parse_open_document(file: TextFile, options: DocumentOptions) -> SplicedText:
     """The paragraphs and headings of a part of an ODT, ODP or ODS file."""
     text, segments, units = file.text, SegmentList(file.text), list[Unit]()
-    rules = InlineRules(codes=HOLDERS)
+    rules = InlineRules(codes=HOLDERS, breaks=frozenset({"line-break", "tab"}))
     for element in parse_elements(text).descend():
         if element.name not in ("text:p", "text:h") or element.is_empty:
             continue
@@ -64,7 +64,7 @@ def parse_open_document(file: TextFile, options: DocumentOptions) -> SplicedText
         if marked.text.strip():
             # What is below the paragraph may hold paragraphs that are translated too.
             below = _places(text, element)
-            tags = tuple(tag if tag.raw not in below else Tag(tag.place, below[tag.raw], tag.kind) for tag in marked.tags)
+            tags = tuple(tag if tag.raw not in below else tag._replace(raw=below[tag.raw]) for tag in marked.tags)
             collapsed = _collapse(Marked(marked.text, tags))
             units.append(Unit([segments.add(element.start, collapsed)], _paragraph_writer(element)))
     return SplicedText(units)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from undivided.core.errors import InputError
 from undivided.data.text_files import open_bytes
 from undivided.formats.contract import Document, DocumentOptions
+from undivided.formats.datasets import dataset_files, is_dataset, read_dataset
 from undivided.formats.document import TEXT_FORMATS, format_of, open_document, read_file
 from undivided.formats.languages import is_language, matches_language
 from undivided.formats.mo import read_mo
@@ -29,7 +30,9 @@ class DocumentPairs(NamedTuple):
 
 
 def document_files(source: str, target: str = "") -> list[Path]:
-    """The files of a corpus: one, two, or all catalogues of a folder."""
+    """The files of a corpus: one, two, all catalogues of a folder, or those of a dataset that is here."""
+    if is_dataset(source):
+        return dataset_files(source)
     if not Path(source).is_dir():
         return [Path(name) for name in (source, target) if name]
     names = sorted(path for path in Path(source).rglob("*") if path.is_file() and not path.is_symlink())
@@ -39,6 +42,9 @@ def document_files(source: str, target: str = "") -> list[Path]:
 def read_document_pairs(source: str, target: str = "", options: DocumentOptions | None = None) -> DocumentPairs:
     """The pairs of a document, of two catalogues, or of a folder; `InputError` where the languages are not clear."""
     options = options or DocumentOptions()
+    if is_dataset(source):
+        source_lang, target_lang, found = read_dataset(source, options)
+        return DocumentPairs(source_lang, target_lang, clean_pairs(found))
     if Path(source).is_dir():
         return _folder_pairs(Path(source), options)
     if target:

@@ -36,8 +36,12 @@ KINDS = {
     "emoji": "[\U0001f1e6-\U0001f1ff\U0001f300-\U0001faff\u2600-\u27bf]"
     "(?:[\ufe0f\u200d\U0001f3fb-\U0001f3ff]+[\U0001f300-\U0001faff\u2600-\u27bf]?)*",
 }
+FIRST_STAND_IN, LAST_STAND_IN = 0xF5000, 0xF53FF
+"""Letters for private use that stand in a text for inline codes."""
+STAND_IN = re.compile("[\U000f5000-\U000f53ff]")
+KINDS["inline"] = STAND_IN.pattern
 PATTERN = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in KINDS.items()))
-HINT = re.compile("[<&@{$%\\\\/\\d\u2600-\u27bf\U0001f1e6-\U0001faff]|:[a-z_]|\\.\\w")
+HINT = re.compile("[<&@{$%\\\\/\\d\u2600-\u27bf\U0001f1e6-\U0001faff\U000f5000-\U000f53ff]|:[a-z_]|\\.\\w")
 """What every text with something protected has: most texts have none, and this is found faster."""
 ICU = re.compile(r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal|number|date|time)\b")
 SHORTCUT = re.compile(r"(?:(?<![^\W_])&(?=[^\W_])|(?<=[^\W_])&(?=[a-z]))(?!&#?\w{1,30};)")

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from undivided.formats.contract import Edit, Marked, SegmentList, Tag, Unit
+from undivided.formats.contract import Edit, Marked, Role, SegmentList, Tag, Unit
 from undivided.formats.nested import hole
 from undivided.formats.xml_file import Element, escape, unescape
 
 PROPERTIES = {"pPr", "endParaRPr", "rPh", "phoneticPr"}
-WRAPPERS = {"hyperlink", "ins", "smartTag"}
+WRAPPERS = {"hyperlink", "ins", "moveTo", "smartTag", "sdtContent"}
+BREAKS = {"br", "cr", "tab", "ptab"}
 
 
 class Item(NamedTuple):
@@ -21,6 +22,7 @@ class Item(NamedTuple):
     """`text`, `inside` (alone, within a run), `alone` (between runs), `open` or `close` (around runs)."""
     raw: str
     style: str = ""
+    role: Role = ""
 
 
 class Paragraph(NamedTuple):
@@ -67,14 +69,20 @@ def _items(text: str, content: Sequence[Element]) -> Iterator[Item]:
                 field_start = -1
         elif element.local == "r":
             yield from _run_items(text, element)
-        elif element.local in WRAPPERS and element.child("r") and not _has_field(element):
-            yield Item("open", text[element.start : element.inner])
-            yield from _items(text, [each for each in element.children if each.local not in PROPERTIES])
-            yield Item("close", text[element.inner_end : element.end])
+        elif (holder := _holder(element)) and holder.child("r") and not _has_field(element):
+            yield Item("open", text[element.start : holder.inner])
+            yield from _items(text, [each for each in holder.children if each.local not in PROPERTIES])
+            yield Item("close", text[holder.inner_end : element.end])
         elif element.local != "proofErr":
-            yield Item("alone", hole(element.start, element.end))
+            yield Item("alone", hole(element.start, element.end), role="break" if element.local in BREAKS else "")
     if field_start >= 0:
         yield Item("unbalanced", "")
+
+
+def _holder(element: Element) -> Element | None:
+    """What holds the runs of an element around runs: itself, or the content of a control."""
+    inner = element.child("sdtContent") if element.local == "sdt" else element
+    return inner if inner and inner.local in WRAPPERS else None
 
 
 def _has_field(element: Element) -> bool:
@@ -88,7 +96,7 @@ def _run_items(text: str, run: Element) -> Iterator[Item]:
         if element.local == "t":
             yield Item("text", unescape(text[element.inner : element.inner_end]), style)
         elif element.local not in ("rPr", "lastRenderedPageBreak"):
-            yield Item("inside", hole(element.start, element.end), style)
+            yield Item("inside", hole(element.start, element.end), style, "break" if element.local in BREAKS else "")
 
 
 def _mark(items: Sequence[Item], base: str, names: tuple[str, str, str]) -> Marked:
@@ -127,9 +135,9 @@ def _mark(items: Sequence[Item], base: str, names: tuple[str, str, str]) -> Mark
             if not wrapped:
                 switch(base)
             around = wrapped[-1][1] if wrapped else base
-            tags.append(Tag(length, f"{stop}{item.raw}<{run}>{around}{begin}", "alone"))
+            tags.append(Tag(length, f"{stop}{item.raw}<{run}>{around}{begin}", "alone", role=item.role))
         elif item.kind == "inside":
-            tags.append(Tag(length, f"</{letter}>{item.raw}{begin}", "alone"))
+            tags.append(Tag(length, f"</{letter}>{item.raw}{begin}", "alone", role=item.role))
         else:
             if not wrapped and item.style != style:
                 switch(item.style)

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from undivided.core.errors import InputError
 from undivided.core.files import read_bounded
+from undivided.core.ids import TERM_MARKS
 from undivided.formats.languages import matches_language
 from undivided.formats.markup import find_words
-from undivided.formats.protection import Protected
+from undivided.formats.protection import Protected, replace_spans
 from undivided.formats.text_file import read_text
 from undivided.formats.xml_file import Element, InlineRules, parse_elements, read_marked
 
 MAX_BYTES = 64 << 20
 """Most bytes of a glossary."""
+LEAST_STEM, STEM, LONGEST_ENDING = 3, 0.7, 4
+"""Letters that forms of a word share at least, their share of the shorter form, and how many may follow them."""
 KINDS = {".tsv": "\t", ".csv": ","}
 ENTRIES, LANGUAGES = ("termEntry", "conceptEntry"), ("langSet", "langSec")
 """Names of TBX, of version 2 and of version 3."""
@@ -63,10 +66,42 @@ class Glossary:
             if tuple(words[place : place + size]) in self.terms:
                 yield size
 
-    def find_missed(self, source: str, target: str) -> list[Term]:
-        """Terms of the source whose translation the target does not have, whatever its case; an ending may follow it."""
+    def find_missed(self, source: str, target: str, may_inflect: bool = False) -> list[Term]:
+        """Terms of the source whose translation the target does not have, whatever its case; an ending may follow it.
+
+        With `may_inflect`, words that begin like those of the term will do.
+        """
         low = target.casefold()
-        return [term for _, term in self.find(source) if term.target.casefold() not in low]
+        words = list(_words(target)) if may_inflect else []
+        return [
+            term
+            for _, term in self.find(source)
+            if term.target.casefold() not in low and not (may_inflect and _has_forms(list(_words(term.target)), words))
+        ]
+
+    def annotate(self, text: str) -> str:
+        """A text in which every term is followed by its translation between marks, as a model that learned them reads it."""
+        return annotate(text, [span for span, _ in self.find(text)])
+
+
+def annotate(text: str, spans: Sequence[Protected]) -> str:
+    """A text in which each of these spans, which are in order, is followed by what is to be put there, between marks."""
+    begin, end = TERM_MARKS
+    return replace_spans(text, [(span, f"{text[span.start : span.end]} {begin} {span.text} {end}") for span in spans])
+
+
+def share_stem(word: str, other: str) -> bool:
+    """Whether two words, in lower case, may be forms of one: they begin alike for most of the shorter one, and nearly end alike."""
+    least = min(len(word), len(other))
+    same = next((place for place in range(least) if word[place] != other[place]), least)
+    return same >= LEAST_STEM and same >= STEM * least and max(len(word), len(other)) - same <= LONGEST_ENDING
+
+
+def _has_forms(wanted: Sequence[str], words: Sequence[str]) -> bool:
+    """Whether there are words in a row that are forms of those wanted."""
+    size = len(wanted)
+    rows = (words[place : place + size] for place in range(len(words) - size + 1))
+    return bool(wanted) and any(all(a == b or share_stem(a, b) for a, b in zip(wanted, row, strict=True)) for row in rows)
 
 
 def _words(text: str) -> Iterator[str]:

@@ -14,7 +14,10 @@ from undivided.formats.text_file import TextFile
 from undivided.formats.xml_file import Element, InlineRules, forbid_declarations, parse_elements, read_marked, write_marked
 
 RULES = InlineRules(
-    codes=frozenset({"bpt", "ept", "ph", "it", "ut", "sub"}), opening=frozenset({"bpt"}), closing=frozenset({"ept"})
+    codes=frozenset({"bpt", "ept", "ph", "it", "ut", "sub"}),
+    opening=frozenset({"bpt"}),
+    closing=frozenset({"ept"}),
+    words=frozenset({"ph"}),
 )
 BLOCK = 1 << 16
 

@@ -6,12 +6,13 @@ document → segments → sentences → protected text → (ids → hypotheses �
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from undivided.formats.contract import Document, Marked, Segment
+from undivided.formats.inline import BREAK, Lifted, blank_out, leave_out, lift, put_back
 from undivided.formats.markup import Aligner, Link, Span, place_tags
-from undivided.formats.protection import Fault, check_protected, has_words, mask, put_shortcut, take_shortcut, unmask
+from undivided.formats.protection import STAND_IN, Fault, check_protected, has_words, mask, put_shortcut, take_shortcut, unmask
 from undivided.formats.sentences import Sentence, split_sentences
 from undivided.formats.text_file import has_broken_bytes, readable
 
@@ -74,6 +75,8 @@ class WalkOptions:
     """Reserved subwords of the model that stand for protected text; a model may have none."""
     split: bool = True
     """Split segments into sentences."""
+    codes: bool = False
+    """Give the model letters for inline codes; one that has symbols puts them where they belong."""
 
 
 def choose_segments(document: Document, everything: bool = False) -> list[Segment]:
@@ -84,6 +87,7 @@ def choose_segments(document: Document, everything: bool = False) -> list[Segmen
 @dataclass(frozen=True)
 class _Prepared:
     segment: Segment
+    lifted: Lifted
     sentences: list[Sentence]
     shortcut: str
     is_broken: bool
@@ -91,10 +95,11 @@ class _Prepared:
 
 def prepare_segment(segment: Segment, options: WalkOptions, format: str = "") -> _Prepared:
     """Segment → sentences, without the mark of a shortcut and without broken bytes."""
-    text, shortcut = take_shortcut(segment.text) if format in LABELS and not segment.source.tags else (segment.text, "")
+    lifted = lift(segment.source)
+    text, shortcut = take_shortcut(segment.text) if format in LABELS and not segment.source.tags else (lifted.marked.text, "")
     broken = has_broken_bytes(text) or "\0" in text
     sentences = split_sentences(text, options.source_lang) if options.split else [*map(_line, text.splitlines(keepends=True))]
-    return _Prepared(segment, sentences, shortcut, broken)
+    return _Prepared(segment, lifted, sentences, shortcut, broken)
 
 
 def _line(line: str) -> Sentence:
@@ -107,22 +112,39 @@ def finish_segment(
     prepared: _Prepared, results: Sequence[SentenceResult], links: Sequence[Sequence[Link] | None] | None = None
 ) -> SegmentResult:
     """Sentences → segment: joined with their own spaces, the inline markup carried over."""
-    segment, parts, blocks, found = prepared.segment, list[str](), list[Link](), list[Link]()
+    segment, lifted, parts = prepared.segment, prepared.lifted, list[str]()
+    blocks, found, breaks = list[Link](), list[Link](), dict[int, int]()
     at, to = 0, 0
     for number, result in enumerate(results):
         before, text, after = result.sentence
+        breaks.update((at + place, to + place) for place in range(len(before)))
         at, to = at + len(before), to + len(before)
         parts += [before, result.text, after]
         if text:
             blocks.append(Link(Span(at, at + len(text)), Span(to, to + len(result.text))))
         for ours, theirs, weight in (links[number] or ()) if links else ():
             found.append(Link(Span(ours.start + at, ours.end + at), Span(theirs.start + to, theirs.end + to), weight))
-        at, to = at + len(text) + len(after), to + len(result.text) + len(after)
+        at, to = at + len(text), to + len(result.text)
+        breaks.update((at + place, to + place) for place in range(len(after)))
+        at, to = at + len(after), to + len(after)
     target = put_shortcut("".join(parts), prepared.shortcut)
     if not segment.source.tags:
         return SegmentResult(segment, Marked(target), tuple(results), is_broken=prepared.is_broken)
-    placed = place_tags(segment.source, target, found, blocks)
-    return SegmentResult(segment, placed.marked, tuple(results), placed.is_certain, prepared.is_broken)
+    for place in lifted.letters:
+        # A code is its own translation.
+        if (letter := lifted.marked.text[place]) != BREAK and letter in target:
+            stand = target.index(letter)
+            found.append(Link(Span(place, place + 1), Span(stand, stand + 1)))
+    placed = place_tags(lifted.without(target), target, found, blocks)
+    sentences = tuple(map(_without_letters, results)) if lifted.letters else tuple(results)
+    return SegmentResult(segment, put_back(placed.marked, lifted, breaks), sentences, placed.is_certain, prepared.is_broken)
+
+
+def _without_letters(result: SentenceResult) -> SentenceResult:
+    """As a person reads it, without the letters that stood for codes."""
+    before, text, after = result.sentence
+    faults = tuple(fault for fault in result.faults if not STAND_IN.search(fault.text))
+    return replace(result, sentence=Sentence(before, leave_out(text), after), text=leave_out(result.text), faults=faults)
 
 
 def translate_segments(
@@ -137,16 +159,17 @@ def translate_segments(
     prepared = [prepare_segment(segment, options, format) for segment in segments]
     flat = [(sentence, len(each.segment.source.tags) <= MAX_TAGS) for each in prepared for sentence in each.sentences]
     wanted = [has_tags and has_words(sentence.text) for sentence, has_tags in flat]
-    masked = [mask(readable(sentence.text), options.symbols) for sentence, _ in flat]
+    given = [sentence.text if options.codes else leave_out(sentence.text) for sentence, _ in flat]
+    masked = [mask(readable(text), options.symbols) for text in given]
     answers = iter(translate([text.text for text, is_wanted in zip(masked, wanted, strict=True) if is_wanted]))
     sentences: list[SentenceResult] = []
-    for (sentence, _), text, is_wanted in zip(flat, masked, wanted, strict=True):
+    for (sentence, _), asked, text, is_wanted in zip(flat, given, masked, wanted, strict=True):
         if not is_wanted:
             sentences.append(SentenceResult(sentence, text.text, None, sentence.text))
             continue
         raw = next(answers)
         restored = unmask(raw.text, text.items)
-        faults = tuple(check_protected(readable(sentence.text), restored))
+        faults = tuple(check_protected(readable(asked), restored))
         sentences.append(SentenceResult(sentence, text.text, raw, restored, faults))
     links = _align(prepared, sentences, align)
     results, place = list[SegmentResult](), 0
@@ -167,10 +190,16 @@ def _align(
     places = [number for number, each in enumerate(sentences) if needed[number] and each.raw is not None]
     links: list[Sequence[Link] | None] = [None] * len(sentences)
     if places:
-        pairs = [(readable(sentences[number].sentence.text), sentences[number].text) for number in places]
+        pairs = [_as_pair(sentences[number]) for number in places]
         for number, found in zip(places, align(pairs), strict=True):
             links[number] = found
     return links
+
+
+def _as_pair(result: SentenceResult) -> tuple[str, str]:
+    """A sentence and its translation, for alignment: what is in both aligns by itself, what is lost is blank."""
+    source = readable(result.sentence.text)
+    return (source, result.text) if STAND_IN.search(result.text) else (blank_out(source), result.text)
 
 
 def save_document(document: Document, results: Iterable[SegmentResult], approve: bool = False) -> bytes:

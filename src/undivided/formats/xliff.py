@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from undivided.core.errors import InputError
 from undivided.formats.contract import DocumentOptions, Edit, Marked, Segment, SegmentList, SplicedText, State, Unit, Write
 from undivided.formats.text_file import TextFile
-from undivided.formats.xml_file import Element, InlineRules, parse_elements, read_marked, set_attribute, write_marked
+from undivided.formats.xml_file import Element, InlineRules, like, parse_elements, read_marked, set_attribute, write_marked
 
 RULES = InlineRules(
     codes=frozenset({"ph", "bpt", "ept", "it", "ut", "x", "bx", "ex", "sc", "ec", "cp", "sm", "em", "sub"}),
     opening=frozenset({"bpt", "bx", "sc"}),
     closing=frozenset({"ept", "ex", "ec"}),
+    words=frozenset({"ph", "x"}),
 )
 OPEN_STATES = {"new", "needs-translation", "needs-l10n", "needs-adaptation", "initial"}
 DRAFT_STATES = {"needs-review-translation", "needs-review-l10n", "needs-review-adaptation"}
@@ -93,7 +94,7 @@ def _old_writer(
 ) -> Write:
     def content(given: Sequence[Marked | None]) -> str:
         if not parts:
-            return write_marked(given[0]) if given[0] else ""
+            return like(text[after.inner : after.inner_end], write_marked(given[0])) if given[0] else ""
         rows, place = [], after.inner
         for part, segment, each in zip(parts, found, given, strict=True):
             kept = write_marked(Marked(segment.target)) if segment.target else text[part.inner : part.inner_end]
@@ -137,7 +138,7 @@ def _new_units(text: str, root: Element, segments: SegmentList) -> Iterator[Unit
 
 def _new_writer(text: str, element: Element, source: Element, target: Element | None) -> Write:
     def write(given: Sequence[Marked | None], approve: bool) -> list[Edit]:
-        content = write_marked(given[0]) if given[0] else ""
+        content = like(text[source.inner : source.inner_end], write_marked(given[0])) if given[0] else ""
         state = Edit(element.start, element.inner, set_attribute(text, element, "state", "reviewed" if approve else "translated"))
         if target is not None:
             opening = text[target.start : target.inner].removesuffix("/>").removesuffix(">").rstrip()

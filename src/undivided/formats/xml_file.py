@@ -9,7 +9,7 @@ from typing import NamedTuple, NoReturn
 from xml.parsers import expat
 
 from undivided.core.errors import InputError
-from undivided.formats.contract import Marked, Tag, TagKind
+from undivided.formats.contract import Marked, Role, Tag, TagKind
 from undivided.formats.text_file import MARKS, TextFile, read_text
 
 DECLARED = re.compile(rb"""<\?xml[^>]{0,200}?encoding\s*=\s*["']([A-Za-z][\w.:-]*)["']""")
@@ -150,6 +150,10 @@ def escape_quotes(text: str) -> str:
     return escape(text).replace('"', "&quot;").replace("'", "&apos;")
 
 
+LINE_BREAK = re.compile(r"""\bctype\s*=\s*["'](?:lb|x-lb|x-html-br)["']""", re.IGNORECASE)
+"""How XLIFF says that a code is a line break."""
+
+
 class InlineRules(NamedTuple):
     """Which inline elements hold code instead of text, and which of these open and close a span."""
 
@@ -159,6 +163,16 @@ class InlineRules(NamedTuple):
     closing: frozenset[str] = frozenset()
     pair_keys: tuple[str, ...] = ("rid", "i", "startRef", "id")
     unescape: Callable[[str], str] = unescape
+    words: frozenset[str] = frozenset()
+    """Elements that stand in a sentence as a word does."""
+    breaks: frozenset[str] = frozenset()
+    """Elements that end a line."""
+
+    def role(self, name: str, raw: str) -> Role:
+        """What an element that stands alone is in its sentence."""
+        if name in self.breaks or (name in self.words and LINE_BREAK.search(raw)):
+            return "break"
+        return "word" if name in self.words else ""
 
 
 def read_marked(text: str, start: int, end: int, rules: InlineRules) -> Marked:
@@ -204,7 +218,7 @@ def read_marked(text: str, start: int, end: int, rules: InlineRules) -> Marked:
                 pairs += 1
                 opened.append(pairs)
                 kind, pair = "open", pairs
-        tags.append(Tag(length, raw, kind, pair))
+        tags.append(Tag(length, raw, kind, pair, rules.role(name, raw) if kind == "alone" else ""))
     return Marked("".join(parts), pair_up(tags))
 
 
@@ -240,6 +254,18 @@ def write_marked(marked: Marked, escape: Callable[[str], str] = escape) -> str:
         parts += [escape(marked.text[place : tag.place]), tag.raw]
         place = tag.place
     return "".join([*parts, escape(marked.text[place:])])
+
+
+BEGIN_CDATA, END_CDATA = "<![CDATA[", "]]>"
+
+
+def like(old: str, written: str) -> str:
+    """Written content without elements in a CDATA section, where what it stands for was in one."""
+    whole = old.strip()
+    is_section = whole.startswith(BEGIN_CDATA) and whole.find(END_CDATA) == len(whole) - len(END_CDATA)
+    if not is_section or "<" in written:
+        return written
+    return BEGIN_CDATA + unescape(written).replace(END_CDATA, f"]]{END_CDATA}{BEGIN_CDATA}>") + END_CDATA
 
 
 def set_attribute(text: str, element: Element, name: str, value: str | None) -> str:

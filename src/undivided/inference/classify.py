@@ -11,15 +11,17 @@ import torch
 from torch import Tensor
 
 from undivided.artifact import SingleStackArtifact, command_for, open_single_stack
+from undivided.artifact.demand import BATCH_TOKENS
 from undivided.core.errors import InputError
 from undivided.core.ids import BOS, EOS, PAD
 from undivided.data.batches import pad_rows
 from undivided.data.images import fit_images
+from undivided.inference.engines.contract import batch_by_length
 from undivided.inference.hypothesis import NotFinite
 from undivided.models import EncoderOnly, Vision
 
 BATCH = 64
-"""Texts or images of a batch."""
+"""Most images of a batch."""
 
 
 class Class(NamedTuple):
@@ -71,10 +73,8 @@ class Classifier:
 
     def rows(self, rows: Sequence[Sequence[int]]) -> list[Class]:
         """The class of each row of ids that ends with `</s>`."""
-        order = sorted(range(len(rows)), key=lambda place: len(rows[place]))
         found: list[Class] = [Class("", 0.0)] * len(rows)
-        for at in range(0, len(order), BATCH):
-            places = order[at : at + BATCH]
+        for places in batch_by_length([len(row) + 1 for row in rows], beams=1):
             for place, each in zip(
                 places, self._to_classes(self._text_logits([[BOS, *rows[place]] for place in places])), strict=True
             ):
@@ -83,7 +83,8 @@ class Classifier:
 
     def images(self, images: np.ndarray) -> list[Class]:
         """The class of each image `N C Y X`, bytes; images of another size or other colours are made like those of training."""
-        batches = (fit_images(images[at : at + BATCH], *self.image_shape) for at in range(0, len(images), BATCH))
+        size = max(1, min(BATCH, BATCH_TOKENS // self.artifact.recipe.max_sequence))
+        batches = (fit_images(images[at : at + size], *self.image_shape) for at in range(0, len(images), size))
         return [each for batch in batches for each in self._to_classes(self._image_logits(batch))]
 
     def _text_logits(self, rows: Sequence[Sequence[int]]) -> Tensor:

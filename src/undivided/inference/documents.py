@@ -89,7 +89,7 @@ def translate_document(
 
     Inline markup goes where `align` says, by default the heads of the model that align best.
     """
-    options = WalkOptions(everything, approve, translator.artifact.recipe.data.source_lang)
+    options = WalkOptions(everything, approve, translator.artifact.recipe.data.source_lang, codes=bool(translator.symbols))
 
     def translate(texts: Sequence[str]) -> list[Translation]:
         results = list(translator.stream(texts, advance=advance, is_stopped=is_stopped, **changes))

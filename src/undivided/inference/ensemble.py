@@ -29,4 +29,5 @@ def open_ensemble(folders: Sequence[str | Path], device: str = "auto", threads: 
     # Search asks no more of a model than an ensemble has.
     model = cast("Seq2Seq", Ensemble([artifact.model for artifact in artifacts]))
     whole = artifacts[0]
-    return Artifact(whole.recipe, whole.tokenizer, model, dict(whole.facts), whole.shortlist)
+    untrusted = tuple((folder, each.recipe) for folder, each in zip(folders, artifacts, strict=True))
+    return Artifact(whole.recipe, whole.tokenizer, model, dict(whole.facts), whole.shortlist, untrusted=untrusted)

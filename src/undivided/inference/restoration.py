@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from undivided.config import SearchConfig
-from undivided.core.ids import EOS, RESERVED
+from undivided.core.ids import EOS, RESERVED, TERM_MARKS
 from undivided.data.subwords import Tokenizer
 from undivided.formats.protection import Masked, unmask
 from undivided.inference.hypothesis import Hypothesis
@@ -49,6 +49,8 @@ def restore(found: Translation, masked: Masked) -> Translation:
 def _restore_text(text: str, masked: Masked) -> str:
     if BEGIN not in text:
         return text
+    for mark in TERM_MARKS:
+        text = text.replace(mark, "")
     # Symbols that the source itself has stay as they are.
     own = {symbol: symbol for symbol in RESERVED if symbol in masked.text} | dict(masked.items)
     tags = [(symbol, own[symbol]) for symbol in _order(text, [symbol for symbol in own if TAG.fullmatch(own[symbol])])]

@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 import torch
@@ -15,6 +16,7 @@ from undivided.config import SearchConfig
 from undivided.core.ids import BOS, EOS, PAD, UNK
 from undivided.core.random import random_bits
 from undivided.data.batches import make_batch, pad_rows
+from undivided.inference.finished import Finished
 from undivided.inference.hypothesis import Hypothesis, NotFinite, length_penalty
 from undivided.models import DecoderState, Seq2Seq
 from undivided.nn import backend
@@ -174,7 +176,7 @@ class BeamSearch:
         constraint: Constraint | None = None,
     ) -> None:
         self.model, self.state, self.config, self.on_step, self.constraint = model, state, config, on_step, constraint
-        self.finished: list[list[Hypothesis]] = [[] for _ in limits]
+        self.finished = Finished(len(limits), config)
         self.limits, self.forced = limits, forced  # B, B P
         self.sentences = torch.arange(len(limits), device=limits.device)  # B
         self.tokens = torch.full((len(limits), 1, 1), BOS, device=limits.device)  # B W T
@@ -184,7 +186,7 @@ class BeamSearch:
         """Step until every sentence is done."""
         while len(self.sentences):
             self._step()
-        return [hypotheses[: self.config.n_best] for hypotheses in self.finished]
+        return self.finished.best()
 
     def _step(self) -> None:
         length = self.tokens.shape[2]  # tokens after this step, `<s>` aside
@@ -225,50 +227,21 @@ class BeamSearch:
         """Collect the hypotheses that have just ended."""
         for row, column in ended.nonzero().tolist():
             tokens = self.tokens[row, parents[row, column], 1:].tolist()
-            self._add(int(self.sentences[row]), tokens, float(best[row, column]), length, finished=True)
+            self.finished.add(int(self.sentences[row]), tokens, float(best[row, column]), length)
 
     def _unfinished_rows(self, scores: Tensor, length: int) -> Tensor:
-        """The rows whose search continues. [paper 6.1: at most input + 50, terminated early when possible]"""
-        rows = []
+        """The rows whose search continues."""
+
+        def beams(row: int) -> list[tuple[list[int], float]]:
+            return [(tokens[1:], score) for tokens, score in zip(self.tokens[row].tolist(), scores[row].tolist(), strict=True)]
+
         open_rows = zip(self.sentences.tolist(), self.limits.tolist(), scores[:, 0].tolist(), strict=True)
-        for row, (sentence, limit, best) in enumerate(open_rows):
-            if best == -math.inf or self._is_decided(self.finished[sentence], best, length, limit):
-                continue
-            if length >= limit:
-                self._cut_at_limit(row, sentence, length)
-            else:
-                rows.append(row)
+        rows = [
+            row
+            for row, (sentence, limit, best) in enumerate(open_rows)
+            if self.finished.continues(sentence, best, length, limit, partial(beams, row))
+        ]
         return torch.tensor(rows, dtype=torch.long, device=scores.device)
-
-    def _is_decided(self, finished: list[Hypothesis], best: float, length: int, limit: int) -> bool:
-        """Whether unfinished hypotheses, the best with log-probability `best`, can be dropped.
-
-        Either they cannot beat the n best even at full length, or a whole beam has ended and they are behind as they stand.
-        """
-        if len(finished) < self.config.n_best:
-            return False
-        as_it_stands, at_most = (best / self._penalty(tokens) for tokens in (length, limit))
-        if self.config.length_norm == "length":
-            # Where every hypothesis that is longer wins by its length, Marian's relatives wait for a beam of better ones.
-            beam = self.config.beam_size
-            return len(finished) >= beam and as_it_stands <= finished[beam - 1].score
-        to_beat = finished[self.config.n_best - 1].score
-        behind = len(finished) >= self.config.beam_size and as_it_stands <= to_beat
-        return behind or at_most <= to_beat
-
-    def _penalty(self, length: int) -> float:
-        return float(length_penalty(length, self.config.length_penalty, self.config.length_norm))
-
-    def _cut_at_limit(self, row: int, sentence: int, length: int) -> None:
-        """At the length limit, unfinished hypotheses complete the n best."""
-        for tokens, score in zip(self.tokens[row].tolist(), self.scores[row].tolist(), strict=True):
-            if len(self.finished[sentence]) < self.config.n_best and score > -math.inf:
-                self._add(sentence, tokens[1:], score, length, finished=False)
-
-    def _add(self, sentence: int, tokens: list[int], log_probability: float, length: int, finished: bool) -> None:
-        score = log_probability / self._penalty(length)
-        self.finished[sentence].append(Hypothesis(tokens, log_probability, score, finished))
-        self.finished[sentence].sort(key=lambda hypothesis: (-hypothesis.finished, -hypothesis.score))
 
 
 def _sample(

@@ -15,7 +15,9 @@ from undivided.artifact.demand import BATCH_ROWS, check_demand
 from undivided.config import CHUNK_LINES, SearchConfig, check_threads
 from undivided.core.console import Console, LoggingConsole, plural
 from undivided.core.errors import InputError
+from undivided.core.ids import TERM_MARKS
 from undivided.data.subwords import to_one_line
+from undivided.formats.inline import leave_out
 from undivided.formats.memory import Memory
 from undivided.formats.protection import find_agreed, has_words, mask, mask_pair, unmask
 from undivided.formats.terms import Glossary
@@ -76,7 +78,8 @@ class Translator:
         """Where the model is; None for one that is in memory alone."""
         self.artifact = model if isinstance(model, Artifact) else open_artifact(model, device, threads)
         warn_unfinished(folder, self.artifact.facts, console or LoggingConsole())
-        self._checked = None if trust else folder
+        found = self.artifact.untrusted if folder is None else ((folder, self.artifact.recipe),)
+        self._checked = () if trust else found
         self._check_demand(SearchConfig(beam_size=1, max_extra=1), 1)
         self.engine = choose_engine(engine, self.artifact, folder, threads, console or LoggingConsole(), device)
         self.limits = line_limits(self.artifact)
@@ -181,8 +184,8 @@ class Translator:
         return config
 
     def _check_demand(self, config: SearchConfig, sentences: int) -> None:
-        if self._checked is not None:
-            check_demand(self._checked, self.artifact.recipe, len(self.artifact.tokenizer.target), config, sentences)
+        for folder, recipe in self._checked:
+            check_demand(folder, recipe, len(self.artifact.tokenizer.target), config, sentences)
 
     def judge(self, result: Translation) -> Verdict:
         """Whether a translation is sound and, if not, why."""
@@ -210,7 +213,7 @@ class Translator:
         """Translate lines together, each different one once; samples differ by the number of the line."""
         wanted, found = [], dict[Request, Translation]()
         for number, (line, prefix) in enumerate(zip(lines, prefixes, strict=True), first):
-            wanted.append(Request(line, prefix, number if config.sample else 0, mask(line, self.symbols)))
+            wanted.append(Request(line, prefix, number if config.sample else 0, mask(self._annotate(line), self.symbols)))
             if (known := self._find_known(wanted[-1])) is not None:
                 found[wanted[-1]] = known
         requests = list(dict.fromkeys(each for each in wanted if each not in found))
@@ -218,11 +221,16 @@ class Translator:
         counter.finish()
         return [found[each] for each in wanted]
 
+    def _annotate(self, line: str) -> str:
+        """A line with the glossary's translations beside its terms, for a model that learned to obey them."""
+        known = self.glossary is not None and self.artifact.tokenizer.source.has_term_marks
+        return self.glossary.annotate(line) if known and self.glossary and not any(mark in line for mark in TERM_MARKS) else line
+
     def _find_known(self, request: Request) -> Translation | None:
         """The result for a line that needs no search: it is empty, in the memory, or nothing but what is protected."""
         if not request.text.strip():
             return Translation(request.text, "", 0.0, finished=True)
-        exact = self.memory.find_exact(request.text) if self.memory is not None and not request.prefix else None
+        exact = self.memory.find_exact(leave_out(request.text)) if self.memory is not None and not request.prefix else None
         if exact is not None:
             return Translation(request.text, to_one_line(exact), 0.0, finished=True, reused=True)
         if self.symbols and not request.prefix and not has_words(request.text):
@@ -325,7 +333,8 @@ class Translator:
         glossary = self.glossary
         if glossary is None:
             return results
-        missed = [place for place, each in enumerate(requests) if glossary.find_missed(each.text, results[place].text)]
+        find_missed = partial(glossary.find_missed, may_inflect=self.artifact.tokenizer.source.has_term_marks)
+        missed = [place for place, each in enumerate(requests) if find_missed(each.text, results[place].text)]
         if self.symbols and not config.sample:
             terms = [[span for span, _ in glossary.find(requests[place].text)] for place in missed]
             asked = [requests[place]._replace(masked=mask(requests[place].text, self.symbols, found))
@@ -337,5 +346,5 @@ class Translator:
                 results[missed[number]] = dataclasses.replace(restore(found, asked[number].masked), unknown=unknown)
         return [
             dataclasses.replace(found, missed=tuple(f"{term.source} → {term.target}" for term in left)) if left else found
-            for found, left in ((each, glossary.find_missed(each.source, each.text)) for each in results)
+            for found, left in ((each, find_missed(each.source, each.text)) for each in results)
         ]

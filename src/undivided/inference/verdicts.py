@@ -31,6 +31,9 @@ SOUND: frozenset[Name] = frozenset({"ok", "empty", "kept", "copied", "reused"})
 UNKNOWN_SHARE, UNKNOWN_BYTES = 0.3, 6
 """A source is of an unknown script where this share of its bytes, and so many of them, are spelled in bytes."""
 
+ALARM_IN = 200
+"""One ordinary translation in so many is said to be improbable, and one to be short."""
+
 LEAST_CHARACTERS = 20
 """Shorter sources are not judged by length."""
 
@@ -51,10 +54,12 @@ class Usual(NamedTuple):
     """What is usual for a model's translations of text like its training text; the defaults are for models that do not know."""
 
     confidence: float = float("-inf")
-    """Mean log-probability of a token, below which only one translation in a hundred was."""
+    """Mean log-probability of a token, below which only one translation in two hundred was."""
     shortest: float = 0.2
     longest: float = 5.0
     """Characters of a translation for each of its source, in all but one of a thousand."""
+    least: float = float("inf")
+    """The same, below which only one translation in two hundred was: a translation that seems short is one where it is shorter."""
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Usual:
@@ -67,15 +72,20 @@ class Usual(NamedTuple):
 
 
 def calibrate(results: Sequence[Translation]) -> dict[str, float]:
-    """What is usual, measured on translations of held-out text, with a margin for the lengths."""
+    """What is usual, measured on translations of held-out text, with a margin for the lengths.
+
+    Of text like it, one translation in two hundred has a verdict for its confidence, one in two hundred for being short, and
+    next to none for other lengths: whatever the model, ordinary text raises few alarms.
+    """
     judged = [each for each in results if len(each.source) >= LEAST_CHARACTERS and each.text and each.finished]
     if len(judged) < 100:
         return {}
     ratios = sorted(len(each.text) / len(each.source) for each in judged)
     confidences = sorted(each.confidence for each in judged)
-    rare = len(judged) // 1000
+    few, rare = len(judged) // ALARM_IN, len(judged) // 1000
     return {
-        "confidence": round(confidences[len(judged) // 100], 4),
+        "confidence": round(confidences[few], 4),
+        "least": round(ratios[few], 4),
         "shortest": round(ratios[rare] * 0.7, 4),
         "longest": round(ratios[-1 - rare] * 1.4, 4),
     }
@@ -135,8 +145,9 @@ def _judge_protected(source: str, text: str) -> Verdict | None:
 
 def _judge_length(source: str, text: str, result: Translation, usual: Usual) -> Verdict | None:
     ratio = len(text) / len(source)
-    if result.short or (len(source) >= LEAST_CHARACTERS and not usual.shortest <= ratio <= usual.longest):
-        many = "few" if result.short or ratio < usual.shortest else "many"
+    is_short = result.short and ratio < usual.least
+    if is_short or (len(source) >= LEAST_CHARACTERS and not usual.shortest <= ratio <= usual.longest):
+        many = "few" if is_short or ratio < usual.shortest else "many"
         return Verdict("length-ratio", f"{len(text)} characters for {len(source)}, unusually {many}")
     return None
 
@@ -145,5 +156,5 @@ def _judge_confidence(result: Translation, usual: Usual) -> Verdict | None:
     if result.confidence >= usual.confidence:
         return None
     return Verdict(
-        "low-confidence", f"{result.confidence:.2f} nats a token; of usual translations, 1 % are below {usual.confidence:.2f}"
+        "low-confidence", f"{result.confidence:.2f} nats a token; of usual translations, 0.5 % are below {usual.confidence:.2f}"
     )

@@ -28,6 +28,8 @@ def import_argos(path: Path, license: str = "") -> Imported:
             package, text = _read(archive, path)
     except (zipfile.BadZipFile, OSError, RuntimeError, EOFError, NotImplementedError, ValueError) as error:
         raise InputError(f"{path}: damaged, it cannot be read as a package: {error}") from None
+    if not all(re.fullmatch(r"[\w-]{0,40}", language) for language in package.languages):
+        raise InputError(f"{path}: metadata.json names languages that are no codes: {package.languages}")
     found = import_package(package)
     named = re.search(r"licensed (?:under )?([A-Z][\w.-]*(?: \d[\d.]*)?)", text)
     found.facts |= origin(path, "Argos package", [path], license or (named[1] if named else ""))
@@ -69,6 +71,8 @@ def export_argos(artifact: Artifact, path: Path, weights: str) -> dict[str, Any]
     data, reasons = artifact.recipe.data, Reasons("cannot be exported as an Argos package")
     reasons.check(path.suffix == ".argosmodel", f"{path.name} does not end with .argosmodel")
     reasons.check(bool(data.source_lang and data.target_lang), "the languages are not named (data.source_lang, data.target_lang)")
+    plain = all(re.fullmatch(r"[\w-]{0,40}", language) for language in (data.source_lang, data.target_lang))
+    reasons.check(plain, "its languages are no codes that may be part of a file's name")
     reasons.refuse()
     root = f"translate-{data.source_lang}_{data.target_lang}-1_0"
     metadata = {

@@ -38,6 +38,7 @@ DTYPES = ("<f4", "<i1", "<i2", "<i4", "<f2", "bfloat16")
 ACTIVATIONS = ("relu", "gelu_tanh", "swish", "gelu")
 MAX_BYTES = 8 << 30
 MAX_POSITIONS = 100_000
+NO_SUBWORDS = "it holds no sentencepiece model; copy source.spm and target.spm, or sentencepiece.model, into it"
 
 
 class Package(NamedTuple):
@@ -57,22 +58,25 @@ def import_ctranslate2(folder: Path, license: str = "") -> Imported:
     """Read a folder of CTranslate2 with the sentencepiece models beside it."""
     names = [["shared_vocabulary.json"], ["source_vocabulary.json", "target_vocabulary.json"]]
     chosen = next((each for each in names if (folder / each[0]).exists()), None)
-    models = [["source.spm", "target.spm"], ["source.model", "target.model"], ["sentencepiece.model"], ["subwords.model"]]
-    split = next((each for each in models if (folder / each[0]).exists()), None)
+    split = subword_files(folder)
     reasons = Reasons(f"{folder}: cannot be imported")
     reasons.check(chosen is not None, "it holds no shared_vocabulary.json and no source_vocabulary.json")
-    reasons.check(
-        split is not None, "it holds no sentencepiece model; copy source.spm and target.spm, or sentencepiece.model, into it"
-    )
+    reasons.check(bool(split), NO_SUBWORDS)
     reasons.refuse()
-    files = [plain_file(folder, name) for name in ("model.bin", "config.json", *(chosen or []), *(split or []))]
+    files = [plain_file(folder, name) for name in ("model.bin", "config.json", *(chosen or []), *split)]
     contents = {path.name: read_bounded(path, MAX_BYTES if path.name == "model.bin" else MAX_MODEL_BYTES) for path in files}
     vocabularies = [parse_vocabulary(contents[name], folder / name) for name in chosen or []]
     config = parse_config(contents["config.json"], folder / "config.json")
-    package = Package(str(folder), contents["model.bin"], config, vocabularies, [contents[name] for name in split or []])
+    package = Package(str(folder), contents["model.bin"], config, vocabularies, [contents[name] for name in split])
     found = import_package(package)
     found.facts |= origin(folder, "CTranslate2", files, license)
     return found
+
+
+def subword_files(folder: Path) -> list[str]:
+    """The sentencepiece models of a folder: of source and target, or one for both; empty where there is none."""
+    models = [["source.spm", "target.spm"], ["source.model", "target.model"], ["sentencepiece.model"], ["subwords.model"]]
+    return next((each for each in models if (folder / each[0]).exists() or (folder / each[0]).is_symlink()), [])
 
 
 def parse_config(content: bytes, where: Path | str) -> dict[str, Any]:
@@ -100,13 +104,20 @@ def parse_vocabulary(content: bytes, where: Path | str) -> list[str]:
 def import_package(package: Package) -> Imported:
     """The model of a package under our names."""
     try:
-        tensors, quantised = read_variables(package.model)
+        return import_variables(package, *read_variables(package.model))
+    except (KeyError, TypeError, ValueError, IndexError, struct.error) as error:
+        raise InputError(f"{package.name}: no CTranslate2 model of the expected form: {type(error).__name__}: {error}") from None
+
+
+def import_variables(package: Package, tensors: Tensors, quantised: str) -> Imported:
+    """The same with the variables of the model already read; `quantised` is how they were stored if that was not in floats."""
+    try:
         _check_expressible(package, tensors)
         vocabularies = _vocabularies(package, tensors)
         recipe = _recipe(package, tensors)
         ours = _tensors(tensors, vocabularies, recipe)
     except (KeyError, TypeError, ValueError, IndexError, struct.error) as error:
-        raise InputError(f"{package.name}: no CTranslate2 model of the expected form: {type(error).__name__}: {error}") from None
+        raise InputError(f"{package.name}: no model of the expected form: {type(error).__name__}: {error}") from None
     source = make_subwords(package.subwords[0], vocabularies[0])
     spelled = {*SPECIAL, *spellable_pieces(package.subwords[-1])}
     guessed = len(package.subwords) == 1 and not spelled.issuperset(vocabularies[1].pieces)
@@ -212,7 +223,6 @@ def _check_expressible(package: Package, tensors: Tensors) -> None:
         both = [_number(tensors, f"{side}/{name}") for side in ("encoder", "decoder")]
         reasons.check(both[0] == both[1], f"encoder and decoder differ in {name}")
     reasons.check((package.config.get("layer_norm_epsilon") or 1e-5) == 1e-5, "its layer_norm_epsilon is not 1e-5")
-    reasons.check(bool(package.config.get("add_source_eos", True)), "its sources do not end with </s>")
     reasons.check(not package.config.get("add_source_bos", False), "its sources begin with <s>")
     reasons.refuse()
 
@@ -222,12 +232,13 @@ def _vocabularies(package: Package, tensors: Tensors) -> tuple[Vocabulary, Vocab
     zero = bool(_number(tensors, "decoder/start_from_zero_embedding"))
     found = []
     for side, pieces in enumerate(package.vocabularies):
-        unk, eos = (
-            pieces.index(str(config.get(name, default))) for name, default in (("unk_token", "<unk>"), ("eos_token", "</s>"))
-        )
+        unk, end = pieces.index(str(config.get("unk_token", "<unk>"))), str(config.get("eos_token", "</s>"))
+        # A source vocabulary may lack what no source ends with.
+        eos = NO_ROW if side == 0 and len(package.vocabularies) == 2 and end not in pieces else pieces.index(end)
         begin = str(config.get("decoder_start_token") or config.get("bos_token") or "<s>")
         start = NO_ROW if zero or begin not in pieces else pieces.index(begin)
-        pad = pieces.index("<pad>") if "<pad>" in pieces and begin != "<pad>" else NO_ROW
+        padding = str(config.get("pad_token", "<pad>"))
+        pad = pieces.index(padding) if padding in pieces and begin != padding else NO_ROW
         own = package.subwords if len(package.vocabularies) == 1 else package.subwords[side : side + 1]
         extra = [piece for model in own for piece in spellable_pieces(model)]
         found.append(order_vocabulary(pieces, SpecialIds(pad, unk, start, eos), extra))
@@ -254,6 +265,7 @@ def _recipe(package: Package, tensors: Tensors) -> Recipe:
         "decoder_layers": _count_layers(tensors, "decoder"), "norm": "pre" if _number(tensors, "encoder/pre_norm", 1) else "post",
         "activation": ACTIVATIONS[_number(tensors, "encoder/activation")], "attention_bias": True, "output_bias": True,
         "scale_embeddings": bool(_number(tensors, "encoder/scale_embeddings", 1)), "tie": tie, **positions,
+        "source_eos": bool(package.config.get("add_source_eos", True)),
     }  # fmt: skip
     data = {"source_lang": package.languages[0], "target_lang": package.languages[1]}
     search = {"length_penalty": 1.0, "length_norm": "length"}

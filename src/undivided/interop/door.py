@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import lzma
+import struct
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,9 +18,17 @@ from undivided.core.errors import InputError
 from undivided.interop.fairseq_in import import_fairseq, is_fairseq
 from undivided.interop.foreign import Imported, plain_file, read_object
 from undivided.interop.hub import fetched_model, is_hub_name, note_origin
+from undivided.interop.marian_bin import is_bin
+from undivided.interop.marian_npz import find_models, import_npz
 from undivided.interop.parity import compare_logits, transformers_runtime
 from undivided.interop.relatives_in import KINDS as RELATIVES
 from undivided.interop.relatives_in import import_relative
+
+BROKEN = (
+    ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError, RuntimeError, TypeError, ValueError,
+    lzma.LZMAError, struct.error, zlib.error,
+)  # fmt: skip
+"""What reading a file that is not as it should be may raise beside an error of ours, which names the file and the fault."""
 
 
 def import_model(
@@ -27,7 +38,7 @@ def import_model(
     target = Path(out)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise InputError(f"{target}: exists already; choose a new folder")
-    with _located(str(path)) as (source, commit):
+    with _located(str(path)) as (source, commit), _one_line(source):
         artifact, notes = _read(source, license, target_lang)
     if commit:
         note_origin(artifact.facts, str(path), commit)
@@ -58,33 +69,42 @@ def _read(source: Path, license: str, target_lang: str) -> tuple[Artifact | Sing
     return Artifact(found.recipe, found.tokenizer, found.model, found.facts), notes
 
 
+@contextmanager
+def _one_line(source: Path) -> Iterator[None]:
+    """Within, whatever a damaged or hostile file makes our readers stumble over is an error of one line."""
+    try:
+        yield
+    except BROKEN as error:
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        raise InputError(f"{source}: damaged, or of another form than expected: {said}") from None
+
+
 def read_model(source: Path, license: str = "") -> Imported:
     """Read a foreign model, of whatever format it is."""
     if not source.exists():
         raise InputError(f"{source}: no such file or folder")
-    if source.is_file() and source.suffix == ".npz":
+    if source.is_file() and (source.suffix == ".npz" or (source.suffix == ".bin" and is_bin(source))):
         source = source.parent
     if source.is_file():
         if zipfile.is_zipfile(source) and source.suffix in (".argosmodel", ".zip"):
             from undivided.interop.argos import import_argos
 
             return import_argos(source, license)
-        raise InputError(f"{source}: expected a folder of Marian, CTranslate2, GPT-2 or ViT, or an .argosmodel or .npz file")
-    if (source / "model.bin").exists():
+        raise InputError(
+            f"{source}: expected a folder of Marian, CTranslate2, GPT-2, BERT or ViT, or an .argosmodel, .npz or .bin file"
+        )
+    if (source / "model.bin").exists() and not is_bin(source / "model.bin"):
         from undivided.interop.ctranslate2_in import import_ctranslate2
 
         return import_ctranslate2(source, license)
-    if not (source / "config.json").exists() and any(source.glob("*.npz")):
-        from undivided.interop.marian_npz import import_npz
-
+    if not (source / "config.json").exists() and find_models(source):
         return import_npz(source, license)
     if not (source / "config.json").exists() and is_fairseq(source):
         return import_fairseq(source, license)
     if not (source / "config.json").exists() and any(source.glob("*.pt")):
-        raise InputError(
-            f"{source}: a checkpoint (.pt) without the dictionaries of fairseq (dict.LANGUAGE.txt). Those of OpenNMT-py and eole "
-            "cannot be imported: their sources do not end with </s>, as ours do"
-        )
+        from undivided.interop.opennmt_in import import_opennmt
+
+        return import_opennmt(source, license)
     if read_object(plain_file(source, "config.json")).get("format") == "undivided":
         raise InputError(f"{source}: a model folder of undivided already; use it as it is")
     from undivided.interop.marian_in import import_marian

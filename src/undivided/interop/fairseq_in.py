@@ -48,6 +48,7 @@ def import_fairseq(folder: Path, license: str = "") -> Imported:
     spm = _subwords(folder)
     vocabularies = _vocabularies(dictionaries, [read_bounded(each, MAX_MODEL_BYTES) for each in spm])
     try:
+        _check_sizes(dictionaries, tensors)
         recipe = _recipe(theirs, tensors, languages, vocabularies)
         ours = rename_tensors(_as_bart(theirs, tensors, recipe), vocabularies, recipe)
     except (KeyError, TypeError, ValueError, IndexError) as error:
@@ -114,6 +115,13 @@ def _vocabularies(paths: list[Path], spm: list[bytes]) -> tuple[Vocabulary, Voca
     return found[0], found[-1]
 
 
+def _check_sizes(paths: list[Path], tensors: Tensors) -> None:
+    """A dictionary has a line for every row of its embedding: one that was cut would be another model."""
+    for path, weight in zip(paths, _matrices(tensors)[:2], strict=True):
+        if len(_read_dictionary(path)) != len(weight):
+            raise InputError(f"{path}: has {len(_read_dictionary(path)):,} pieces, but there are weights for {len(weight):,}")
+
+
 def _read_dictionary(path: Path) -> list[str]:
     """The pieces by id: four special ones, then a line `PIECE COUNT` for each."""
     try:
@@ -131,6 +139,8 @@ def _recipe(
 ) -> Recipe:
     shared = vocabularies[0] is vocabularies[1]
     source, target, output = _matrices(tensors)
+    if {source.shape[1], target.shape[1]} != {int(theirs["encoder_embed_dim"])}:
+        raise ValueError(f"its embeddings are {source.shape[1]} and {target.shape[1]} wide, not {theirs['encoder_embed_dim']}")
     tied = output.shape == target.shape and output.equal(target)
     one = shared and tied and source.shape == target.shape and source.equal(target)
     model = {

@@ -58,6 +58,8 @@ class Reasons:
 def plain_file(folder: Path, name: str) -> Path:
     """A file directly in a folder; links are refused, for they may lead anywhere."""
     path = folder / name
+    if Path(name).name != name or "\\" in name:
+        raise InputError(f"{folder}: {name!r} is not directly in the folder")
     if path.is_symlink():
         raise InputError(f"{path}: is a link, which may lead out of the folder; copy the folder with its files (cp -rL)")
     if not path.is_file():
@@ -109,9 +111,10 @@ def read_license(folder: Path) -> str:
         found = re.match(r"---\n(.*?)\n---\n", text, re.DOTALL)
         card = yaml.safe_load(found[1]) if found else None
         named = card.get("license") if isinstance(card, Mapping) else None
-    except (yaml.YAMLError, InputError, ValueError):
+    except (yaml.YAMLError, InputError, ValueError, RecursionError):
         return ""
-    named = " ".join(map(str, named)) if isinstance(named, list) else str(named or "")
+    # Only plain texts: a list of aliases of lists of aliases would fill the memory as a text.
+    named = " ".join(each for each in (named if isinstance(named, list) else [named]) if isinstance(each, str))
     return re.sub(r"[^\w.+ -]", "", named)[:100]
 
 

@@ -31,6 +31,7 @@ OURS = (
     "config.json",
     "model.safetensors",
     "subwords.model",
+    "subwords.json",
     "source.model",
     "target.model",
     "shortlist.safetensors",
@@ -41,7 +42,8 @@ OURS = (
 FOREIGN = (
     "config.json", "generation_config.json", "tokenizer_config.json", "source.spm", "target.spm", "vocab.json", "target_vocab.json",
     "model.bin", "shared_vocabulary.json", "source_vocabulary.json", "target_vocabulary.json", "sentencepiece.model",
-    "source.model", "target.model", "decoder.yml", "preprocessor_config.json", "spiece.model", "tokenizer.model", CARD,
+    "source.model", "target.model", "decoder.yml", "preprocessor_config.json", "spiece.model", "tokenizer.model", "tokenizer.json",
+    "merges.txt", "vocab.txt", CARD,
 )  # fmt: skip
 """What an import may read, beside the weights."""
 MAX_BYTES = 16 << 30

@@ -29,10 +29,17 @@ class Attention(NamedTuple):
     output: Linear
 
 
+class Recurrence(NamedTuple):
+    """What an SSRU has in place of a decoder's self-attention; its candidate has no bias."""
+
+    candidate: Tensor
+    forget: Linear
+
+
 class Layer(NamedTuple):
     """One layer; `across` is None in the encoder. The norms stand in the order of their sub-layers."""
 
-    attention: Attention
+    attention: Attention | Recurrence
     across: Attention | None
     inner: Linear
     outer: Linear
@@ -53,14 +60,18 @@ def stack(*parts: Linear) -> Linear:
 def layer_tensors(prefix: str, layer: Layer) -> Tensors:
     """A layer under our names."""
     own = layer.attention
-    parts = {"self_attention.qkv": stack(own.query, own.key, own.value), "self_attention.output": own.output}
+    if isinstance(own, Recurrence):
+        parts = {"recurrence.forget": own.forget}
+    else:
+        parts = {"self_attention.qkv": stack(own.query, own.key, own.value), "self_attention.output": own.output}
     if layer.across is not None:
         parts["cross_attention.query"] = layer.across.query
         parts["cross_attention.key_value"] = stack(layer.across.key, layer.across.value)
         parts["cross_attention.output"] = layer.across.output
     parts |= {"feed_forward.inner": layer.inner, "feed_forward.outer": layer.outer}
     parts |= {f"residuals.{number}.norm": norm for number, norm in enumerate(layer.norms)}
-    return {f"{prefix}.{name}.{kind}": value for name, part in parts.items() for kind, value in part._asdict().items()}
+    found = {f"{prefix}.{name}.{kind}": value for name, part in parts.items() for kind, value in part._asdict().items()}
+    return found | ({f"{prefix}.recurrence.candidate.weight": own.candidate} if isinstance(own, Recurrence) else {})
 
 
 def embedding_tensors(tie: str, source: Tensor, target: Tensor, output: Tensor) -> Tensors:
@@ -85,7 +96,11 @@ def split_layer(tensors: Tensors, prefix: str, config: ModelConfig) -> Layer:
         whole = linear(name)
         return [Linear(*both) for both in zip(whole.weight.chunk(count), whole.bias.chunk(count), strict=True)]
 
-    own = make_attention(split("self_attention.qkv", 3), linear("self_attention.output"))
+    own: Attention | Recurrence
+    if f"{prefix}.recurrence.forget.weight" in tensors:
+        own = Recurrence(tensors[f"{prefix}.recurrence.candidate.weight"], linear("recurrence.forget"))
+    else:
+        own = make_attention(split("self_attention.qkv", 3), linear("self_attention.output"))
     across = None
     if f"{prefix}.cross_attention.query.weight" in tensors:
         key_value = split("cross_attention.key_value", 2)

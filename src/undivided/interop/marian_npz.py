@@ -1,7 +1,8 @@
-"""Import models as Marian itself writes them: a `.npz` with its settings inside, a vocabulary, and sentencepiece models.
+"""Import models as Marian itself writes them: a `.npz` or `.bin` with its settings inside, a vocabulary, sentencepiece models.
 
-That is what OPUS-MT publishes beside the Hugging Face folders. Marian's sinusoids have other wavelengths than those of
-`transformers` (`model.positions: marian`), and its decoder starts from a zero vector.
+That is what OPUS-MT publishes beside the Hugging Face folders, and Mozilla for Firefox (in 8 bits, which become float32 again).
+Marian's sinusoids have other wavelengths than those of `transformers` (`model.positions: marian`), and its decoder starts from
+a zero vector (`model.start: zero`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from undivided.core.files import read_bounded
 from undivided.data.subword_proto import read_pieces
 from undivided.data.subwords import MAX_MODEL_BYTES, Tokenizer
 from undivided.interop.foreign import Imported, Reasons, Tensors, build_imported, origin, plain_file
-from undivided.interop.layers import Attention, Layer, Linear, embedding_tensors, named_layers
+from undivided.interop.layers import Attention, Layer, Linear, Recurrence, embedding_tensors, named_layers
+from undivided.interop.marian_bin import is_bin, read_bin
 from undivided.interop.npz_file import read_npz
 from undivided.interop.vocabulary import NO_ROW, SpecialIds, Vocabulary, make_subwords, order_vocabulary, spellable_pieces
 
@@ -45,13 +47,13 @@ class Files(NamedTuple):
 def import_npz(folder: Path, license: str = "") -> Imported:
     """Read a folder with a model of Marian."""
     files = find_files(folder)
-    arrays = read_npz(files.model)
+    arrays = read_npz(files.model) if files.model.suffix == ".npz" else read_bin(files.model)
     theirs = _settings(arrays, files.model)
     check_expressible(theirs, files.model)
     spm = [read_bounded(path, MAX_MODEL_BYTES) for path in files.subwords]
     vocabularies = _vocabularies(files, spm)
-    tensors = {name: torch.from_numpy(value.astype(np.float32)) for name, value in arrays.items() if name != SETTINGS}
     try:
+        tensors = {name: torch.from_numpy(value.astype(np.float32)) for name, value in arrays.items() if name != SETTINGS}
         recipe = _recipe(theirs, tensors, files)
         ours = _tensors(tensors, vocabularies, recipe)
     except (KeyError, TypeError, ValueError, IndexError) as error:
@@ -60,6 +62,8 @@ def import_npz(folder: Path, license: str = "") -> Imported:
     found = build_imported(recipe, tokenizer, ours, vocabularies, files.model)
     used = dict.fromkeys([files.model, *files.vocabularies, *files.subwords])
     found.facts |= origin(folder, "Marian", used, license)
+    if files.model.suffix == ".bin" and files.model.stat().st_size < 2 * sum(array.size for array in arrays.values()):
+        found.notes.append("its weights have 8 bits; they became float32 again, and what rounding took stays lost")
     found.runtime = {"runtime": "none", "reason": "Marian trusts what it reads, so it is not given foreign files"}
     return found
 
@@ -67,9 +71,9 @@ def import_npz(folder: Path, license: str = "") -> Imported:
 def find_files(folder: Path) -> Files:
     """The files of a model: those that `decoder.yml` names, else those that their names tell."""
     decoder = read_yaml_object(plain_file(folder, "decoder.yml")) if (folder / "decoder.yml").exists() else {}
-    models = _named(decoder, "models", folder) or sorted(folder.glob("*.npz"))
+    models = _named(decoder, "models", folder) or find_models(folder)
     if len(models) != 1:
-        raise InputError(f"{folder}: expected one .npz file, found {len(models)}; name one in decoder.yml (models: [FILE])")
+        raise InputError(f"{folder}: expected one .npz or .bin file, found {len(models)}; name it in decoder.yml (models: [FILE])")
     beside = [folder / name for name in ("source.spm", "target.spm") if (folder / name).exists()]
     others = sorted(path for path in folder.iterdir() if path.suffix in (".yml", ".spm") and path.name.find("vocab") >= 0)
     vocabularies = _named(decoder, "vocabs", folder) or others or beside
@@ -80,6 +84,11 @@ def find_files(folder: Path) -> Files:
     reasons.refuse()
     words, pieces = ([plain_file(path.parent, path.name) for path in (each[0], each[-1])] for each in (vocabularies, subwords))
     return Files(plain_file(models[0].parent, models[0].name), words, pieces, decoder)
+
+
+def find_models(folder: Path) -> list[Path]:
+    """The files of a folder that hold a model of Marian."""
+    return sorted(folder.glob("*.npz")) or sorted(path for path in folder.glob("*.bin") if is_bin(path))
 
 
 def _named(decoder: Mapping[str, Any], key: str, folder: Path) -> list[Path]:
@@ -130,8 +139,10 @@ def check_expressible(theirs: Mapping[str, Any], path: Path) -> None:
 
     reasons.check(theirs.get("type") == "transformer", f"its type is {theirs.get('type')!r}, not transformer")
     reasons.refuse()
-    decoder = value("transformer-decoder-autoreg", "self-attention")
-    reasons.check(decoder == "self-attention", f"its decoder is {decoder} (transformer-decoder-autoreg)")
+    decoder, cell = value("transformer-decoder-autoreg", "self-attention"), value("dec-cell", "gru")
+    known = decoder == "self-attention" or (decoder, cell) == ("rnn", "ssru")
+    reasons.check(known, f"its decoder is {decoder} with cells {cell} (transformer-decoder-autoreg, dec-cell)")
+    reasons.check(decoder != "rnn" or not is_on("layer-normalization"), "a LayerNorm in its cells (layer-normalization)")
     reasons.check(_form(theirs) == POST_NORM, f"its norms and residuals are in another order than 'dan': {_form(theirs)}")
     reasons.check("n" not in value("transformer-postprocess-emb", "d"), "a LayerNorm on embeddings (transformer-postprocess-emb)")
     activation = value("transformer-ffn-activation", "swish")
@@ -185,6 +196,7 @@ def _recipe(theirs: Mapping[str, Any], tensors: Tensors, files: Files) -> Recipe
         "d_model": int(theirs["dim-emb"]), "d_ff": int(theirs["transformer-dim-ffn"]), "n_heads": int(theirs["transformer-heads"]),
         "encoder_layers": int(theirs["enc-depth"]), "decoder_layers": int(theirs["dec-depth"]), "norm": "post",
         "activation": theirs.get("transformer-ffn-activation", "swish"), "attention_bias": True, "output_bias": True,
+        "decoder_self": "ssru" if theirs.get("transformer-decoder-autoreg") == "rnn" else "attention", "start": "zero",
         "positions": "marian", "tie": "none" if "decoder_ff_logit_out_W" in tensors else "all" if "Wemb" in tensors else "target",
     }  # fmt: skip
     search = {"beam_size": int(files.decoder.get("beam-size", 6)), "length_penalty": 1.0, "length_norm": "length"}
@@ -202,15 +214,20 @@ def _tensors(tensors: Tensors, vocabularies: tuple[Vocabulary, Vocabulary], reci
     def attention(name: str) -> Attention:
         return Attention(*(linear(f"{name}_W{part}", f"{name}_b{part}") for part in ("q", "k", "v", "o")))
 
+    def recurrence(name: str) -> Recurrence:
+        return Recurrence(tensors[f"{name}_W"].t(), linear(f"{name}_Wf", f"{name}_bf"))
+
     def norm(name: str) -> Linear:
         return Linear(tensors[f"{name}_ln_scale"].flatten(), tensors[f"{name}_ln_bias"].flatten())
 
     def layer(side: str, place: int) -> Layer:
         at = f"{side}_l{place + 1}"
         across = attention(f"{at}_context") if side == "decoder" else None
-        names = [f"{at}_self_Wo", *([f"{at}_context_Wo"] if across else []), f"{at}_ffn_ffn"]
+        recurrent = across is not None and recipe.model.decoder_self == "ssru"
+        names = [f"{at}_rnn_ffn" if recurrent else f"{at}_self_Wo", *([f"{at}_context_Wo"] if across else []), f"{at}_ffn_ffn"]
         inner, outer = (linear(f"{at}_ffn_W{number}", f"{at}_ffn_b{number}") for number in (1, 2))
-        return Layer(attention(f"{at}_self"), across, inner, outer, [norm(name) for name in names])
+        own = recurrence(f"{at}_rnn") if recurrent else attention(f"{at}_self")
+        return Layer(own, across, inner, outer, [norm(name) for name in names])
 
     source, target = (tensors.get("Wemb", tensors.get(f"{side}_Wemb")) for side in ("encoder", "decoder"))
     if source is None or target is None:

@@ -64,6 +64,9 @@ def check_expressible(artifact: Artifact) -> None:
     model, reasons = artifact.recipe.model, Reasons("cannot be exported to Marian")
     reasons.check(model.kind == "transformer", f"it is a {model.kind} model")
     reasons.refuse()
+    reasons.check(model.source_eos, "its encoder does not read the </s> behind a source (model.source_eos)")
+    own = model.decoder_self
+    reasons.check(own == "attention", f"a decoder without self-attention (model.decoder_self {own}); --to bergamot has one")
     reasons.check(not model.window, "restricted attention (model.window)")
     reasons.check(model.join_positions == "add", "concatenated positions (model.join_positions)")
     reasons.check(model.activation in ACTIVATIONS, f"the activation {model.activation}")
@@ -172,6 +175,7 @@ def _reorder(layer: Layer, halves: Tensor) -> Layer:
         return Attention(reads(part.query), reads(part.key), reads(part.value), writes(part.output))
 
     across = None if layer.across is None else attention(layer.across)
+    assert isinstance(layer.attention, Attention)
     return Layer(
         attention(layer.attention), across, reads(layer.inner), writes(layer.outer), [writes(norm) for norm in layer.norms]
     )
@@ -182,6 +186,7 @@ def _layer(layer: Layer) -> Tensors:
     parts = {"fc1": layer.inner, "fc2": layer.outer, "self_attn_layer_norm": layer.norms[0], "final_layer_norm": layer.norms[-1]}
     if layer.across is not None:
         parts["encoder_attn_layer_norm"] = layer.norms[1]
+    assert isinstance(layer.attention, Attention)
     for name, attention in (("self_attn", layer.attention), ("encoder_attn", layer.across)):
         for part, linear in zip(["q", "k", "v", "out"], attention or (), strict=False):
             parts[f"{name}.{part}_proj"] = linear

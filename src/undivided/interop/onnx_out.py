@@ -129,6 +129,9 @@ def _check_expressible(artifact: Artifact) -> None:
     """Refuse what has no graph here, with every reason."""
     reasons = Reasons("cannot be exported to ONNX")
     reasons.check(isinstance(artifact.model, Transformer), f"it is a {artifact.recipe.model.kind} model")
+    reasons.check(artifact.recipe.model.source_eos, "its encoder does not read the </s> behind a source (model.source_eos)")
+    kind = artifact.recipe.model.decoder_self
+    reasons.check(kind == "attention", f"a decoder without self-attention (model.decoder_self {kind})")
     bytes_ = sum(4 * each.numel() for each in artifact.model.parameters())
     reasons.check(bytes_ < MOST_BYTES, f"its weights have {bytes_ / 1e9:.1f} GB, and a file of ONNX at most 2")
     reasons.refuse()

@@ -1,6 +1,6 @@
 """Load GPT-2, BERT and ViT as Hugging Face `transformers` saves them.
 
-A folder with `config.json` and `model.safetensors` is enough; `transformers` itself is not needed, and nothing is unpickled.
+A folder with `config.json` and its weights is enough; `transformers` itself is not needed, and nothing is unpickled.
 Tensors are renamed and stacked, but no number changes. BERT's token types are our segments.
 """
 
@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from undivided.artifact.weights import fill_weights, read_tensors
+from undivided.artifact.weights import check_weights_fit, fill_weights
 from undivided.config import ModelConfig
 from undivided.core.errors import InputError
 from undivided.core.files import read_json
+from undivided.interop.foreign import read_foreign_weights
 from undivided.models.decoder_only import DecoderOnly
 from undivided.models.encoder_only import EncoderOnly
 from undivided.models.vision import Vision
@@ -33,28 +34,45 @@ class Pretrained(NamedTuple):
     model: DecoderOnly | EncoderOnly | Vision
 
 
+class Shaped(NamedTuple):
+    """What a folder describes: settings, how to make a model of them, and its tensors under our names."""
+
+    config: ModelConfig
+    make: Callable[[], DecoderOnly | EncoderOnly | Vision]
+    tensors: Tensors
+
+
 def load_pretrained(folder: str | Path) -> Pretrained:
     """Read a folder of `transformers`: GPT-2 with its language head, BERT with words or classes, ViT with classes."""
-    folder = Path(folder)
+    return read_pretrained(Path(folder))[0]
+
+
+def read_pretrained(folder: Path) -> tuple[Pretrained, Tensors, Path]:
+    """The same, with the tensors as they are in their file, and its path."""
     theirs = read_json(folder / "config.json")
-    makers: dict[str, Callable[[Mapping[str, Any], Tensors], tuple[Pretrained, Tensors]]] = {
-        "gpt2": _gpt2,
-        "bert": _bert,
-        "vit": _vit,
-    }
+    makers: dict[str, Callable[[Mapping[str, Any], Tensors], Shaped]] = {"gpt2": _gpt2, "bert": _bert, "vit": _vit}
     make = makers.get(str(theirs.get("model_type")))
     if make is None:
         raise InputError(f"{folder}: models of type {theirs.get('model_type')!r} are not supported; supported: {', '.join(makers)}")
-    tensors = read_tensors(folder / "model.safetensors")
+    tensors, name = read_foreign_weights(folder)
+    tensors = {_modern(key): value for key, value in tensors.items()}
     try:
-        found, ours = make(theirs, tensors)
-    except (KeyError, TypeError, ValueError) as error:
+        found = make(theirs, tensors)
+    except (KeyError, TypeError, ValueError, IndexError, ZeroDivisionError, RuntimeError) as error:
         raise InputError(
             f"{folder}: not a {theirs['model_type']} model of the expected form: {type(error).__name__}: {error}"
         ) from None
-    fill_weights(found.model, ours, str(folder))
-    found.model.eval()
-    return found
+    # Before any memory is taken: a config may claim any size.
+    check_weights_fit(found.config, found.make, found.tensors, str(folder))
+    model = found.make()
+    fill_weights(model, found.tensors, str(folder))
+    model.eval()
+    return Pretrained(found.config, model), tensors, folder / name
+
+
+def _modern(name: str) -> str:
+    """The name of a tensor today: what was published first called a LayerNorm's weight gamma and its bias beta."""
+    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
 
 
 def _activation(theirs: Mapping[str, Any], key: str) -> Any:
@@ -80,7 +98,7 @@ def _prefixed(prefix: str, tensors: Tensors) -> Tensors:
     return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
 
 
-def _gpt2(theirs: Mapping[str, Any], tensors: Tensors) -> tuple[Pretrained, Tensors]:
+def _gpt2(theirs: Mapping[str, Any], tensors: Tensors) -> Shaped:
     """Pre-norm; W^Q, W^K, W^V stacked as ours; every matrix transposed."""
     if theirs.get("scale_attn_by_inverse_layer_idx") or not theirs.get("scale_attn_weights", True):
         raise ValueError("its attention is not scaled by √d_k")
@@ -91,7 +109,6 @@ def _gpt2(theirs: Mapping[str, Any], tensors: Tensors) -> tuple[Pretrained, Tens
         activation=_activation(theirs, "activation_function"), max_positions=theirs["n_positions"], scale_embeddings=False,
         norm_epsilon=theirs["layer_norm_epsilon"], tie="all" if theirs.get("tie_word_embeddings", True) else "none",
     )  # fmt: skip
-    model = DecoderOnly(config, theirs["vocab_size"])
     tensors = {name.removeprefix("transformer."): tensor for name, tensor in tensors.items()}
 
     def transposed(name: str) -> Tensors:
@@ -107,7 +124,7 @@ def _gpt2(theirs: Mapping[str, Any], tensors: Tensors) -> tuple[Pretrained, Tens
         feed = _prefixed("inner", transposed(f"{at}.mlp.c_fc")) | _prefixed("outer", transposed(f"{at}.mlp.c_proj"))
         ours |= _layer(place, attention, feed, (_stack(tensors, f"{at}.ln_1"), _stack(tensors, f"{at}.ln_2")))
     ours |= _prefixed("stack.norm", _stack(tensors, "ln_f"))
-    return Pretrained(config, model), ours
+    return Shaped(config, lambda: DecoderOnly(config, theirs["vocab_size"]), ours)
 
 
 def _bert_layers(tensors: Tensors, prefix: str, count: int, names: Mapping[str, str]) -> Tensors:
@@ -139,11 +156,10 @@ def _shape(theirs: Mapping[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _bert(theirs: Mapping[str, Any], tensors: Tensors) -> tuple[Pretrained, Tensors]:
+def _bert(theirs: Mapping[str, Any], tensors: Tensors) -> Shaped:
     """Post-norm; with `cls.predictions` it predicts masked words, with `classifier` classes."""
     config = ModelConfig(kind="encoder_only", norm="post", max_positions=theirs["max_position_embeddings"], **_shape(theirs))
     classes = len(tensors["classifier.bias"]) if "classifier.bias" in tensors else 0
-    model = EncoderOnly(config, theirs["vocab_size"], classes)
     ours: Tensors = {
         "embedding.weight": tensors["bert.embeddings.word_embeddings.weight"],
         "embedding.positions.learned": tensors["bert.embeddings.position_embeddings.weight"],
@@ -159,7 +175,7 @@ def _bert(theirs: Mapping[str, Any], tensors: Tensors) -> tuple[Pretrained, Tens
         ours |= _prefixed("head.transform", _stack(tensors, "cls.predictions.transform.dense"))
         ours |= _prefixed("head.norm", _stack(tensors, "cls.predictions.transform.LayerNorm"))
         ours["head.bias"] = tensors["cls.predictions.bias"]
-    return Pretrained(config, model), ours
+    return Shaped(config, lambda: EncoderOnly(config, theirs["vocab_size"], classes), ours)
 
 
 VIT = {
@@ -169,7 +185,7 @@ VIT = {
 }  # fmt: skip
 
 
-def _vit(theirs: Mapping[str, Any], tensors: Tensors) -> tuple[Pretrained, Tensors]:
+def _vit(theirs: Mapping[str, Any], tensors: Tensors) -> Shaped:
     """Pre-norm; the convolution over patches is a linear projection of each patch."""
     side = theirs["image_size"]
     height, width = (side, side) if isinstance(side, int) else side
@@ -178,7 +194,6 @@ def _vit(theirs: Mapping[str, Any], tensors: Tensors) -> tuple[Pretrained, Tenso
         kind="vision", norm="pre", image_height=height, image_width=width, patch=patch, channels=theirs["num_channels"],
         max_positions=(height // patch) * (width // patch) + 1, **_shape(theirs),
     )  # fmt: skip
-    model = Vision(config, len(tensors["classifier.bias"]))
     embeddings = "vit.embeddings"
     ours: Tensors = {
         "first": tensors[f"{embeddings}.cls_token"].flatten(),
@@ -188,4 +203,4 @@ def _vit(theirs: Mapping[str, Any], tensors: Tensors) -> tuple[Pretrained, Tenso
     }
     ours |= _bert_layers(tensors, "vit.encoder.layer", config.encoder_layers, VIT)
     ours |= _prefixed("stack.norm", _stack(tensors, "vit.layernorm")) | _prefixed("output", _stack(tensors, "classifier"))
-    return Pretrained(config, model), ours
+    return Shaped(config, lambda: Vision(config, len(tensors["classifier.bias"])), ours)

@@ -9,7 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from undivided.artifact import Artifact
+from undivided.artifact import Artifact, SingleStackArtifact
 from undivided.config import SearchConfig
 from undivided.core.console import plural
 from undivided.core.errors import InputError
@@ -188,7 +188,7 @@ def _top_candidates(scores: Tensor, count: int, subwords: Subwords) -> list[tupl
     ]
 
 
-def describe_facts(artifact: Artifact, config: SearchConfig) -> Facts:
+def describe_facts(artifact: Artifact | SingleStackArtifact, config: SearchConfig) -> Facts:
     """Facts of the model and of the search."""
     model, data = artifact.recipe.model, artifact.recipe.data
     parameters = sum(each.numel() for each in artifact.model.parameters())

@@ -208,12 +208,7 @@ class Look:
     @property
     def remark(self) -> str:
         """What a model other than the Transformer lacks, for every kind of output; empty if nothing."""
-        if not self.cross.size:
-            return "This model has no attention: its decoder knows the source only by the encoder's final state."
-        if not self.encoder.size:
-            layers = f"{self.facts.kind.lower()} layers"
-            return f"This model has encoder-decoder attention only: {layers} take the place of a Transformer's self-attention."
-        return ""
+        return describe_lack(self.facts.kind.lower(), bool(self.cross.size), bool(self.encoder.size))
 
     def mask(self, use: Use) -> NDArray[np.bool_]:
         """Which cells of a use may attend: True, as in every mask."""
@@ -268,3 +263,12 @@ def readable_piece(piece: str) -> str:
     if piece.startswith("▁"):
         return piece[1:] or "␣"
     return f"·{piece}" if piece[:1].isalnum() or unicodedata.category(piece[:1] or " ").startswith("M") else piece
+
+
+def describe_lack(kind: str, attends: bool, in_encoder: bool) -> str:
+    """What a model lacks that has no attention to the source, or none within it; empty if nothing."""
+    if not attends:
+        return "This model has no attention: its decoder knows the source only by the encoder's final state."
+    if not in_encoder:
+        return f"This model has encoder-decoder attention only: {kind} layers take the place of a Transformer's self-attention."
+    return ""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from undivided.config import ModelConfig
-from undivided.core.ids import MASKED
+from undivided.core.ids import BOS, MASKED, PAD
 from undivided.nn import backend
 from undivided.nn.layers import Embedding, Positions
 
@@ -66,6 +66,11 @@ class Seq2Seq(nn.Module, ABC):
         """
         for weight in (self.source_embedding.weight, self.target_embedding.weight, self.output_weight):
             nn.init.normal_(weight, std=self.config.d_model**-0.5)
+        if self.config.start == "zero" and self.output_bias is not None:
+            # Tied, the vector of <s> is also a row of the output: it stays zero because the loss never moves what is masked.
+            with torch.no_grad():
+                self.target_embedding.weight[BOS] = 0.0
+                self.output_bias[[PAD, BOS]] = MASKED
         positions = self.target_embedding.positions
         if positions is not None:
             positions.initialise()
@@ -95,17 +100,22 @@ class Seq2Seq(nn.Module, ABC):
         return backend.linear(states, self.output_weight, self.output_bias, exact=True)
 
     def loss_factors(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """States and weights whose product is the logits: a bias is one more column of the weights, a 1 beside every state."""
-        if self.output_bias is None:
-            return states, self.output_weight
-        ones = states.new_ones(*states.shape[:-1], 1)
-        weights = torch.cat([self.output_weight, self.output_bias[:, None]], dim=1)
-        masked = self.output_bias < MASKED / 2
-        if bool(masked.any()):
-            # Label smoothing asks for a little of every token: it must neither move these nor drown the loss in their -1000.
-            least = torch.cat([weights.new_zeros(weights.shape[1] - 1), weights.new_tensor([UNLIKELY])])
-            weights = torch.where(masked[:, None], least, weights)
-        return torch.cat([states, ones], dim=-1), weights
+        """States and weights whose product is the logits."""
+        return loss_factors(states, self.output_weight, self.output_bias)
+
+
+def loss_factors(states: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+    """States and weights whose product is the logits: a bias is one more column of the weights, a 1 beside every state."""
+    if bias is None:
+        return states, weight
+    ones = states.new_ones(*states.shape[:-1], 1)
+    weights = torch.cat([weight, bias[:, None]], dim=1)
+    masked = bias < MASKED / 2
+    if bool(masked.any()):
+        # Label smoothing asks for a little of every token: it must neither move these nor drown the loss in their -1000.
+        least = torch.cat([weights.new_zeros(weights.shape[1] - 1), weights.new_tensor([UNLIKELY])])
+        weights = torch.where(masked[:, None], least, weights)
+    return torch.cat([states, ones], dim=-1), weights
 
 
 def _matrix(rows: int, columns: int) -> nn.Parameter:

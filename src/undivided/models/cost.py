@@ -65,12 +65,13 @@ def _transformer(model: ModelConfig, source: int, target: int) -> tuple[int, int
     feed = (3 if model.activation == "swiglu" else 2) * d * model.d_ff
     own = d * (2 * keys + values) + values * d
     encoder, read = own + feed, d * (keys + values)
-    decoder = encoder + d * keys + values * d
+    recurrent = model.decoder_self == "ssru"
+    decoder = (2 * d * d if recurrent else own) + feed + d * keys + values * d
     return (
         source * (model.encoder_layers * encoder + model.decoder_layers * read + _join_positions(model)),
         model.encoder_layers * source * source * (keys + values),
         target * (model.decoder_layers * decoder + _join_positions(model)),
-        model.decoder_layers * target * (target + source) * (keys + values),
+        model.decoder_layers * target * (source if recurrent else target + source) * (keys + values),
     )
 
 
@@ -155,6 +156,9 @@ def _transformer_kept(model: ModelConfig, length: int) -> tuple[int, int]:
     gates = 2 * f if model.activation == "swiglu" else 0
     own = 6 * d + 2 * keys + 2 * values + heads * length + f + gates
     across = own + 3 * d + keys + values + heads * length
+    if model.decoder_self == "ssru":
+        # The gate, what it leaves, the candidate, the cell and what is read of it, instead of an attention to the past.
+        across += 5 * d - (2 * keys + 2 * values + heads * length)
     return model.encoder_layers * own + model.decoder_layers * (keys + values), model.decoder_layers * across
 
 

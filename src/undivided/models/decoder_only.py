@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from undivided.config import ModelConfig
+from undivided.models.contract import loss_factors
 from undivided.models.stack import Stack, StackState
 from undivided.models.transformer import initialise_projections
 from undivided.nn import backend
@@ -17,6 +18,7 @@ class DecoderOnly(nn.Module):
     """Predicts each token from those before it. Its `start` and `step` are those of every model, so the same search serves it."""
 
     output_weight: nn.Parameter  # V D
+    output_bias: nn.Parameter | None  # V
 
     def __init__(self, config: ModelConfig, vocabulary: int) -> None:
         super().__init__()
@@ -25,6 +27,7 @@ class DecoderOnly(nn.Module):
         self.embedding = Embedding(config, weight, Positions(config))
         self.stack = Stack(config, config.decoder_layers)
         self.output_weight = weight if config.tie != "none" else nn.Parameter(torch.empty_like(weight))
+        self.output_bias = nn.Parameter(torch.zeros(vocabulary)) if config.output_bias else None
         self.initialise()
 
     def initialise(self) -> None:
@@ -53,4 +56,8 @@ class DecoderOnly(nn.Module):
 
     def logits(self, states: Tensor) -> Tensor:
         """States `… D` → logits `… V` by the tied output layer. [paper 3.4]"""
-        return backend.linear(states, self.output_weight, exact=True)
+        return backend.linear(states, self.output_weight, self.output_bias, exact=True)
+
+    def loss_factors(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """States and weights whose product is the logits."""
+        return loss_factors(states, self.output_weight, self.output_bias)

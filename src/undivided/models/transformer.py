@@ -10,9 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from undivided.config import ModelConfig
+from undivided.core.ids import EOS, PAD
 from undivided.models.contract import Memory, Seq2Seq
 from undivided.nn.attention import Cache, MultiHeadAttention, padding_mask, self_mask
 from undivided.nn.layers import FeedForward, Positions, Residual, initialise_linear
+from undivided.nn.ssru import SSRU, CellState
 
 
 class EncoderLayer(nn.Module):
@@ -35,25 +37,40 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Masked self-attention, attention to the encoder's output, feed-forward. [paper 3.1]"""
+    """Masked self-attention, attention to the encoder's output, feed-forward. [paper 3.1]
+
+    Differs from the paper where `model.decoder_self` is ssru: a recurrent unit stands where the self-attention is.
+    """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.self_attention = MultiHeadAttention(config)
+        self.is_recurrent = config.decoder_self == "ssru"
+        if self.is_recurrent:
+            self.recurrence = SSRU(config)
+        else:
+            self.self_attention = MultiHeadAttention(config)
         self.cross_attention = MultiHeadAttention(config, across=True)
         self.feed_forward = FeedForward(config)
         self.residuals = nn.ModuleList(Residual(config) for _ in range(3))
 
     def forward(self, x: Tensor, mask: Tensor | None, memory: Tensor, memory_mask: Tensor | None) -> Tensor:
-        x = self.residuals[0](x, lambda x: self.self_attention(x, mask))
+        own = self.recurrence if self.is_recurrent else self.self_attention
+        x = self.residuals[0](x, lambda x: own(x, mask))
         x = self.residuals[1](x, lambda x: self.cross_attention.across(x, memory, memory_mask))
         return self.residuals[2](x, self.feed_forward)
 
-    def step(self, x: Tensor, past: Cache, key: Tensor, value: Tensor, memory_mask: Tensor | None) -> Tensor:
+    def start(self) -> Cache | CellState:
+        """What the layer remembers of its past before the first position."""
+        return self.recurrence.start() if self.is_recurrent else Cache()
+
+    def step(self, x: Tensor, past: Cache | CellState, key: Tensor, value: Tensor, memory_mask: Tensor | None) -> Tensor:
         """One position `B W D`: the beams of a sentence are the queries of one attention to its memory."""
-        x = self.residuals[0](x, lambda x: self.self_attention.step(x, past))
+        x = self.residuals[0](x, lambda x: self._read_past(x, past))
         x = self.residuals[1](x, lambda x: self.cross_attention.across_read(x, key, value, memory_mask))
         return self.residuals[2](x, self.feed_forward)
+
+    def _read_past(self, x: Tensor, past: Cache | CellState) -> Tensor:
+        return self.recurrence.step(x, past) if isinstance(past, CellState) else self.self_attention.step(x, past)
 
 
 @dataclass
@@ -61,7 +78,7 @@ class TransformerState:
     """Between steps: how far we are, the past of every layer, and what it reads of the memory."""
 
     length: int
-    past: list[Cache]
+    past: list[Cache | CellState]
     memory: list[tuple[Tensor, Tensor]]  # B H S K
     mask: Tensor | None  # B 1 1 S
 
@@ -83,6 +100,13 @@ def initialise_projections(model: nn.Module) -> None:
             stacked, widths = (module.qkv, module.widths) if hasattr(module, "qkv") else (module.key_value, module.widths[1:])
             for part in stacked.weight.split(widths):
                 nn.init.xavier_uniform_(part)
+
+
+def _without_eos(src: Tensor) -> Tensor:
+    """Which source tokens `B S` a model reads that knows no `</s>` behind them; of an empty source that one, or it had none."""
+    mask = (src != EOS) & (src != PAD)
+    mask[:, 0] = True
+    return mask
 
 
 class Transformer(Seq2Seq):
@@ -108,6 +132,8 @@ class Transformer(Seq2Seq):
     def encode(self, src: Tensor, src_mask: Tensor | None) -> Memory:
         """Source ids `B S` → memory; `src_mask` is True at real tokens, None if all are."""
         x = self.source_embedding(src)
+        if not self.config.source_eos:
+            src_mask = _without_eos(src)
         mask = padding_mask(src_mask)
         near = self_mask(src.shape[1], causal=False, window=self.config.window, device=src.device)
         if near is not None:
@@ -139,7 +165,7 @@ class Transformer(Seq2Seq):
         """The state before the first step, with one beam for each sentence; keys and values lie as every step reads them."""
         read = [layer.cross_attention.read(memory.states) for layer in self._decoder_layers()]
         lasting = [(key.contiguous(), value.contiguous()) for key, value in read]
-        return TransformerState(0, [Cache() for _ in self.decoder], lasting, padding_mask(memory.mask))
+        return TransformerState(0, [layer.start() for layer in self._decoder_layers()], lasting, padding_mask(memory.mask))
 
     def step(self, state: TransformerState, tokens: Tensor) -> Tensor:
         """One more token for each sentence and beam, `B W` → the next token's logits `B W V`."""

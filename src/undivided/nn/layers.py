@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from undivided.config import ModelConfig
 from undivided.core.errors import InputError
+from undivided.core.ids import BOS
 from undivided.nn import backend
 from undivided.nn.dropout import Dropout
 
@@ -136,11 +137,13 @@ class Embedding(nn.Module):
         super().__init__()
         self.weight = weight
         self.scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
+        self.unmoved = BOS if config.start == "zero" else None
+        """The token whose vector training leaves as it is: zero."""
         self.positions = positions
         self.dropout = Dropout(config.dropout)
 
     def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
-        vectors = F.embedding(tokens, self.weight) * self.scale
+        vectors = F.embedding(tokens, self.weight, padding_idx=self.unmoved) * self.scale
         return self.dropout(vectors if self.positions is None else self.positions(vectors, start))
 
 

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from undivided.config.serve import ServeConfig
 from undivided.core.signals import ENGINE_THREAD
@@ -21,7 +21,7 @@ from undivided.formats.terms import Glossary, Term
 from undivided.inference.search_settings import SearchChanges
 from undivided.inference.translation import Translation
 from undivided.inference.translator import Translator
-from undivided.serve.errors import busy
+from undivided.serve.errors import Refusal, busy
 
 LANES = 2
 """Batches that a parallel engine is given at once: while one ends, the next is there already."""
@@ -64,6 +64,35 @@ class Text(NamedTuple):
     prefix: str = ""
 
 
+class Runner(Protocol):
+    """Who translates the batches of a queue."""
+
+    lanes: int
+    """Batches that it is given at once."""
+
+    def run(self, texts: Sequence[Text], group: Group, n_best: int) -> list[Translation]:
+        """Translate a batch; called in a thread."""
+
+    def close(self) -> None:
+        """No more batches come."""
+
+
+class OwnEngine:
+    """The engine of this process."""
+
+    def __init__(self, translator: Translator) -> None:
+        self.translator, self.lanes = translator, LANES if translator.engine.is_parallel else 1
+
+    def run(self, texts: Sequence[Text], group: Group, n_best: int) -> list[Translation]:
+        """Translate a batch."""
+        prefixes = [each.prefix for each in texts] if any(each.prefix for each in texts) else None
+        translator = group.apply(self.translator)
+        return list(translator.stream([each.text for each in texts], prefixes, **group.changes(n_best)))
+
+    def close(self) -> None:
+        """Nothing is to be ended."""
+
+
 @dataclass(eq=False)
 class _Job:
     """The texts of a request that are translated together."""
@@ -83,6 +112,10 @@ class _Job:
     def waiting_tokens(self) -> int:
         return sum(each.tokens for each in self.texts[self.taken :])
 
+    def weight(self, most: int) -> int:
+        """What it counts for in the queue. Others wait for one of its texts at a time, however many it has; documents fill gaps."""
+        return 0 if self.is_document else min(most, sum(each.tokens for each in self.texts))
+
 
 class _Item(NamedTuple):
     job: _Job
@@ -92,23 +125,32 @@ class _Item(NamedTuple):
 class Batcher:
     """The queue of one model and the threads that empty it."""
 
-    def __init__(self, translator: Translator, config: ServeConfig) -> None:
-        self.translator, self.config = translator, config
-        self.lanes = LANES if translator.engine.is_parallel else 1
+    def __init__(self, runner: Runner, config: ServeConfig) -> None:
+        self.runner, self.config, self.lanes = runner, config, runner.lanes
+        self.most = max(1, config.batch_tokens // 8)
+        """What one job counts for at most."""
         self._pool = ThreadPoolExecutor(self.lanes, thread_name_prefix=ENGINE_THREAD)
         self._jobs: dict[bool, deque[_Job]] = {False: deque(), True: deque()}
         self._busy = 0
         self.queued_tokens = 0
         """Source subwords that wait, those of documents aside: these wait for their turn before they come here."""
-        self.rate = 2000.0
-        """Source subwords in a second, as measured."""
+        self.load = 0
+        """The weight of all jobs that wait or are under way."""
+        self.rate = 0.0
+        """Source subwords in a second, as measured; 0 is not yet."""
         self.batches = self.translated_texts = self.translated_tokens = 0
         self._timer: asyncio.TimerHandle | None = None
 
     def check_room(self) -> None:
-        """Refuse where too much waits already."""
-        if self.queued_tokens >= self.config.queue_tokens:
-            raise busy(self.queued_tokens / self.rate)
+        """Refuse where too much is to be done already."""
+        if self.load >= self.room:
+            raise busy(self.load / max(1.0, self.rate))
+
+    @property
+    def room(self) -> int:
+        """The load that is accepted: what takes not too long, as measured, but enough for a batch."""
+        measured = max(self.config.batch_tokens // 2, round(self.rate * self.config.queue_seconds))
+        return min(self.config.queue_tokens, measured) if self.rate else self.config.queue_tokens
 
     async def translate(
         self,
@@ -132,6 +174,7 @@ class Batcher:
         job = _Job(texts, group, n_best, is_document, asyncio.get_running_loop().create_future(), collect)
         self._jobs[is_document].append(job)
         self.queued_tokens += 0 if is_document else job.waiting_tokens
+        self.load += job.weight(self.most)
         self._wake()
         try:
             await job.done
@@ -143,6 +186,7 @@ class Batcher:
         """Take a job out of the queue, finished or not."""
         if not job.is_closed:
             job.is_closed = True
+            self.load -= job.weight(self.most)
             if job.taken < len(job.texts):
                 self.queued_tokens -= 0 if job.is_document else job.waiting_tokens
                 self._jobs[job.is_document].remove(job)
@@ -203,7 +247,8 @@ class Batcher:
         """Hand out the results of a batch."""
         self._busy -= 1
         seconds, tokens = max(1e-4, time.monotonic() - started), _tokens(items)
-        self.rate += 0.1 * (tokens / seconds * (1 + self._busy) - self.rate)
+        rate = tokens / seconds * (1 + self._busy)
+        self.rate += (0.2 if self.rate else 1.0) * (rate - self.rate)
         self.batches, self.translated_texts = self.batches + 1, self.translated_texts + len(items)
         self.translated_tokens += tokens
         for (job, index), result in zip(items, found.result(), strict=True):
@@ -224,9 +269,9 @@ class Batcher:
     def _run(self, texts: list[Text], group: Group, n_best: int) -> list[Translation | Exception]:
         """In a thread: translate a batch. Where it fails, one by one, so that only what is at fault fails."""
         try:
-            prefixes = [each.prefix for each in texts] if any(each.prefix for each in texts) else None
-            translator = group.apply(self.translator)
-            return list(translator.stream([each.text for each in texts], prefixes, **group.changes(n_best)))
+            return list[Translation | Exception](self.runner.run(texts, group, n_best))
+        except Refusal as refusal:
+            return [refusal] * len(texts)
         except Exception as error:
             return [error] if len(texts) == 1 else [self._run([each], group, n_best)[0] for each in texts]
 
@@ -240,6 +285,7 @@ class Batcher:
         while not self.is_idle:
             await asyncio.sleep(0.05)
         self._pool.shutdown(wait=False)
+        await asyncio.to_thread(self.runner.close)
 
 
 def _tokens(items: Sequence[_Item]) -> int:

@@ -6,14 +6,15 @@ import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from undivided.config.serve import ServeConfig
-from undivided.core.console import Console
+from undivided.core.console import Console, plural
 from undivided.core.errors import InputError
 from undivided.inference.translation import encode_texts
 from undivided.inference.translator import Translator
-from undivided.serve.batching import Batcher
+from undivided.serve.batching import Batcher, OwnEngine, Runner
 from undivided.serve.errors import Refusal, unsupported
 from undivided.serve.languages import find_code, language_name, normalize_code
 
@@ -125,7 +126,10 @@ def load_models(folders: Sequence[ModelFolder], config: ServeConfig, engine: Eng
     wanted = [normalize_code(code) for code in config.load_only.split(",") if code.strip()]
     models: dict[tuple[str, str], Model] = {}
     for folder in folders:
-        translator = Translator(folder.path, engine.device, engine.threads, engine.name, console, engine.trust)
+        if config.ray:  # Here it only splits texts, looks and judges.
+            translator = Translator(folder.path, "cpu", engine.threads, "torch", console, engine.trust)
+        else:
+            translator = Translator(folder.path, engine.device, engine.threads, engine.name, console, engine.trust)
         data = translator.artifact.recipe.data
         source, target = (normalize_code(code) for code in (folder.source or data.source_lang, folder.target or data.target_lang))
         if not source or not target:
@@ -134,8 +138,20 @@ def load_models(folders: Sequence[ModelFolder], config: ServeConfig, engine: Eng
             raise InputError(f"{folder.path}: another model already translates {source} to {target}; leave one of them out")
         if wanted and not {source, target} <= set(wanted):
             continue
-        models[source, target] = Model(source, target, translator, Batcher(translator, config), next(_numbers))
-        console.say(f"loaded {folder.path}: {source} → {target}, engine {translator.engine.name}")
+        number = next(_numbers)
+        runner, what = _make_runner(translator, f"{source}-{target}-{number}", folder, config, engine)
+        models[source, target] = Model(source, target, translator, Batcher(runner, config), number)
+        console.say(f"loaded {folder.path}: {source} → {target}, {what}")
     if not models:
         raise InputError(f"--load-only {config.load_only}: no model of these languages")
     return Models(list(models.values()))
+
+
+def _make_runner(translator: Translator, name: str, folder: ModelFolder, config: ServeConfig, engine: Engine) -> tuple[Runner, str]:
+    """Who translates the batches of a model, and in words."""
+    if not config.ray:
+        return OwnEngine(translator), f"engine {translator.engine.name}"
+    from undivided.serve.replicas import ReplicaJob, start_replicas
+
+    job = ReplicaJob(str(Path(folder.path).absolute()), *engine)
+    return start_replicas(job, name, config), f"{plural(config.replicas, 'replica')} on Ray"

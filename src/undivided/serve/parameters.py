@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
+from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ValidationError
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from undivided.serve.errors import Refusal
+from undivided.serve.errors import Refusal, too_long
 
 M = TypeVar("M", bound=BaseModel)
 
 SURROGATES = re.compile("[\ud800-\udfff]")
 """Halves of characters, which JSON can spell and no text has."""
+
+
+INLINE = 20_000
+"""Bytes of a form up to which it is read on the event loop; more would hold it up."""
+
+MOST_FIELDS = 1000
+"""Of a form or an object in JSON."""
+
+MOST_ITEMS = 10_000
+"""Of a list or object in a request, lists of texts aside, which have a limit of their own."""
 
 
 def is_json(request: Request) -> bool:
@@ -28,13 +40,26 @@ def is_json(request: Request) -> bool:
 
 async def read_json(request: Request) -> dict[str, Any]:
     """The object of a JSON body."""
+    body = await request.body()
     try:
-        found = json.loads(await request.body())
+        found = json.loads(body)
     except (ValueError, RecursionError):
         raise Refusal(400, "Invalid JSON format") from None
     if not isinstance(found, dict):
         raise Refusal(400, "Invalid JSON format")
-    return {name: _clean(value) for name, value in found.items()}
+    _check_counts(found, request.app.state.service.config.batch_limit)
+    return {name: _clean(value) for name, value in found.items()} if b"\\u" in body else found
+
+
+def _check_counts(found: dict[str, Any], most: int) -> None:
+    """Refuse what is too many before each of them is looked at: that would hold up the requests of others."""
+    if len(found) > MOST_FIELDS:
+        raise Refusal(400, f"Invalid request: more than {MOST_FIELDS} parameters")
+    for name, value in found.items():
+        if isinstance(value, list) and name in ("q", "text") and 0 <= most < len(value):
+            raise too_long(len(value), most)
+        if isinstance(value, list | dict) and len(value) > MOST_ITEMS and name not in ("q", "text"):
+            raise Refusal(400, f"Invalid request: {name[:40]} parameter has more than {MOST_ITEMS} items")
 
 
 def _clean(value: Any) -> Any:
@@ -43,25 +68,37 @@ def _clean(value: Any) -> Any:
     return [_clean(each) for each in value] if isinstance(value, list) and all(isinstance(each, str) for each in value) else value
 
 
-async def read_form(request: Request) -> Mapping[str, Any]:
-    """The fields of a form, a file among them; the query string where a field is not in the form."""
+def _parse_pairs(body: bytes) -> list[tuple[str, Any]]:
+    text = body.decode("utf-8", errors="replace")
+    return list(parse_qsl(text, keep_blank_values=True, errors="replace", max_num_fields=MOST_FIELDS))
+
+
+async def _read_pairs(request: Request, files: int) -> list[tuple[str, Any]]:
+    """The fields of a form, in order. Where it has no files, it is read at once: starlette's parser takes its time."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/x-www-form-urlencoded":
+        body = await request.body()
+        try:
+            return await asyncio.to_thread(_parse_pairs, body) if len(body) > INLINE else _parse_pairs(body)
+        except ValueError:
+            raise Refusal(400, f"Invalid request: more than {MOST_FIELDS} parameters") from None
     try:
-        form = await request.form(max_files=2, max_fields=50)
+        form = await request.form(max_files=files, max_fields=MOST_FIELDS)
     except (HTTPException, ValueError, KeyError, AssertionError):
         raise Refusal(400, "Invalid request: the form cannot be read") from None
+    return form.multi_items()
+
+
+async def read_form(request: Request) -> Mapping[str, Any]:
+    """The fields of a form, a file among them; the query string where a field is not in the form."""
     fields: dict[str, Any] = {name: _clean(value) for name, value in request.query_params.items()}
-    for name, value in form.items():
+    for name, value in await _read_pairs(request, files=2):
         fields[name] = value if isinstance(value, UploadFile) else _clean(value)
     return fields
 
 
 async def read_texts(request: Request, name: str) -> Mapping[str, Any]:
     """The fields of a form or query string, one of which may be given several times."""
-    try:
-        form = await request.form(max_files=0, max_fields=1000)
-    except (HTTPException, ValueError, KeyError, AssertionError):
-        raise Refusal(400, "Invalid request: the form cannot be read") from None
-    pairs = [*request.query_params.multi_items(), *form.multi_items()]
+    pairs = [*request.query_params.multi_items(), *await _read_pairs(request, files=0)]
     fields: dict[str, Any] = {key: _clean(value) for key, value in pairs if isinstance(value, str)}
     return fields | {name: [_clean(value) for key, value in pairs if key == name and isinstance(value, str)]}
 

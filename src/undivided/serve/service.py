@@ -145,6 +145,10 @@ class Service:
         await asyncio.gather(*(model.batcher.close() for model in self.models.all))
         self.documents.close()
         self.looking.close()
+        if self.config.ray:
+            from undivided.serve.replicas import disconnect
+
+            await asyncio.to_thread(disconnect)
 
 
 async def _wait_gone(request: Request) -> None:

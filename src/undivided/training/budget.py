@@ -13,7 +13,7 @@ from undivided.config.model import PAIRED
 from undivided.config.presets import keep_applicable
 from undivided.config.settings import Values, merge
 from undivided.core.console import Console, duration, plural
-from undivided.data.subwords import vocab_size_for
+from undivided.data.subword_learning import vocab_size_for
 from undivided.models.cost import model_cost
 
 BYTES_PER_TOKEN = 4.2

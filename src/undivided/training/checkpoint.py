@@ -206,8 +206,8 @@ def newest(folder: Path, console: Console, group: Group | None = None) -> Checkp
 
 
 def set_aside(training: Path, console: Console, group: Group) -> None:
-    """Give checkpoints and log of a run other names, so that it can start over beside them."""
-    for path in (training / "checkpoints", training / "log.jsonl"):
+    """Give checkpoints, snapshots and log of a run other names, so that it can start over beside them."""
+    for path in (training / "checkpoints", training / "snapshots", training / "log.jsonl"):
         if group.is_main and path.exists():
             console.say(f"kept from before: {path.rename(unused_name(path, 'old'))}")
     group.wait()
@@ -230,10 +230,15 @@ def prune(folder: Path, keep: int, console: Console, best: int = 0, every: int =
         return
     for path in old:
         if path != path_of(folder, best) and _is_complete(path):
-            # Renamed first: what is half removed must not be taken for a damaged checkpoint.
-            going = path.with_name(f"{path.name}.building")
-            path.rename(going)
-            shutil.rmtree(going, ignore_errors=True)
+            remove(path)
+
+
+def remove(path: Path) -> None:
+    """Remove a checkpoint."""
+    # Renamed first: what is half removed must not be taken for a damaged checkpoint.
+    going = path.with_name(f"{path.name}.building")
+    path.rename(going)
+    shutil.rmtree(going, ignore_errors=True)
 
 
 def _is_complete(path: Path) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import re
 from pathlib import Path
 
 from undivided.config import CorpusFiles, Recipe, build_recipe
@@ -12,6 +13,7 @@ from undivided.core.console import Console, plural
 from undivided.core.errors import InputError
 from undivided.core.files import open_atomic, sha256_of
 from undivided.formats.contract import DocumentOptions
+from undivided.formats.datasets import is_dataset
 from undivided.formats.pairs import DocumentPairs, document_files, read_document_pairs
 
 
@@ -45,8 +47,11 @@ def with_text_corpora(values: Values, folder: Path, console: Console) -> Values:
 
 def _convert(files: CorpusFiles, found: DocumentPairs, folder: Path, draft: Recipe, console: Console) -> CorpusFiles:
     names = [sha256_of(path) for path in document_files(files.source, files.target)]
-    digest = hashlib.sha256(" ".join([*names, found.source_lang, found.target_lang]).encode()).hexdigest()[:16]
-    stem = f"{Path(files.source).name or 'folder'}.{digest}"
+    digest = hashlib.sha256(
+        " ".join([*names, *([] if names else [files.source]), found.source_lang, found.target_lang]).encode()
+    ).hexdigest()[:16]
+    name = re.sub(r"[^\w. -]", "_", Path(files.source).name) if is_dataset(files.source) else Path(files.source).name
+    stem = f"{name or 'folder'}.{digest}"
     source, target = folder / f"{stem}.source", folder / f"{stem}.target"
     if not (source.exists() and target.exists()):
         folder.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from undivided.config import CorpusFiles, DataConfig, Recipe, build_recipe
+from undivided.config import CorpusFiles, DataConfig, Recipe, build_recipe, preset_values
 from undivided.config.settings import Values, as_values, merge
 from undivided.core.console import Console, LoggingConsole, Progress, plural
 from undivided.core.errors import InputError
@@ -32,7 +32,8 @@ def distill(
     """
     console = console or LoggingConsole()
     translator = Translator(teacher, console=console, trust=trust)
-    values = merge(inherit_settings(translator.artifact.recipe, all_sections=not values.get("preset")), values)
+    inherited = inherit_settings(translator.artifact.recipe, all_sections=not values.get("preset"))
+    values = merge(merge(inherited, preset_values(values.get("preset", ""), values)), values)
     draft = build_recipe(values)
     if not 0 <= originals <= 100:
         raise InputError(f"--originals {originals:g}: how often each pair counts is between 0 and 100")
@@ -65,7 +66,8 @@ def inherit_settings(teacher: Recipe, all_sections: bool) -> Values:
     if not all_sections:
         return {"data": values["data"], "search": values["search"]}
     depth = {"encoder_layers": teacher.model.encoder_layers + 2, "decoder_layers": 1}
-    return merge(values, {"model": depth, "train": {"out": "", "start": "", "pull": 0.0}, "data": {"mix": 0.0, "old_train": []}})
+    train = {"out": "", "start": "", "pull": 0.0, "ewc": 0.0}
+    return merge(values, {"model": depth, "train": train, "data": {"mix": 0.0, "old_train": []}})
 
 
 def translate_corpus(

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
@@ -179,3 +179,12 @@ def shard_like(rows: Tensor, parameter: Tensor) -> Tensor:
 
     shape, rows = parameter.shape, rows.to(parameter.device)
     return DTensor.from_local(rows, parameter.device_mesh, [Shard(0)], run_check=False, shape=shape, stride=parameter.stride())
+
+
+def cut_like(full: Tensor, parameter: Any) -> Tensor:
+    """This process's rows of a tensor that all processes hold, where the parameter is cut over them; else all rows."""
+    if not hasattr(parameter, "device_mesh"):
+        return full
+    from torch.distributed.tensor import distribute_tensor
+
+    return distribute_tensor(full, parameter.device_mesh, parameter.placements).to_local()

@@ -95,6 +95,8 @@ class Trainer:
         self.model.train()
         if not self._is_finished():
             self._probe_memory()
+        if not self.state.step:
+            self.run.keep_snapshot()
         plans = self.task.stream.plans()
         while not self._is_finished():
             self.advance(plans)
@@ -110,6 +112,7 @@ class Trainer:
                 self._validate()
             if self._is_save_due():
                 self.save()
+            self.run.keep_snapshot()
             if self._stop_signal:
                 self._stop()
         with self.run.averaged_model() as model:
@@ -134,8 +137,8 @@ class Trainer:
         return self.state.step % self.config.save_every == 0 or best or self._is_finished()
 
     def _is_use_due(self) -> bool:
-        """Whether the weights are saved or validated after this step."""
-        return self._is_save_due() or self.state.step % self.config.validate_every == 0
+        """Whether the weights are saved, kept or validated after this step."""
+        return self._is_save_due() or self.state.step % self.config.validate_every == 0 or self.run.is_snapshot_due()
 
     def _probe_memory(self) -> None:
         """Try the batch that needs the most memory before any step, and remember the start of a run without checkpoint."""
@@ -143,7 +146,7 @@ class Trainer:
         self.state.fits = self.run.workers.probe_memory(before)
         self._warn_of_memory(before)
         if not self.state.step:
-            held = self.run.snapshot()
+            held = self.run.to_checkpoint()
             tensors = {part: {name: t.clone() for name, t in of.items()} for part, of in held.tensors.items()}
             self._beginning = checkpoint.Checkpoint(held.state, tensors)
 
@@ -210,7 +213,7 @@ class Trainer:
             )
         found = self.run.newest_checkpoint() or self._beginning
         assert found is not None, "a run has a checkpoint or remembers its beginning"
-        self.run.restore(found)
+        self.run.return_to(found)
         state = self.state
         state.rollbacks, state.rate_factor = failed.rollbacks + 1, failed.rate_factor / 2
         state.skipped_in_all, state.seconds, state.fits = failed.skipped_in_all, failed.seconds, failed.fits
@@ -272,7 +275,7 @@ class Trainer:
         if found is None:
             self.console.say("no checkpoint was written yet: training starts at step 1")
             return
-        self.run.restore(found)
+        self.run.return_to(found)
         if self._is_finished():
             more = "--max-steps, --max-epochs or --minutes"
             self.console.say(f"finished at step {self.state.step:,}; to train further, raise {more}")

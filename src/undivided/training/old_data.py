@@ -36,14 +36,17 @@ class Mixture(NamedTuple):
 
 def mix_old(values: Values, draft: Recipe, new_pairs: int, console: Console) -> Mixture:
     """Settings with the old corpora behind the new ones, each with the weight that makes their share `data.mix`."""
-    if not draft.data.mix:
+    if not draft.data.mix and not draft.train.ewc:
         return Mixture(values, [])
     old = old_corpora(draft)
     if not old:
+        flag = f"--mix {draft.data.mix:g}" if draft.data.mix else f"--ewc {draft.train.ewc:g}"
         raise InputError(
-            f"--mix {draft.data.mix:g}: the training data of {draft.train.start} is not here, or has changed; name it: "
-            "--old-train SOURCE TARGET"
+            f"{flag}: the training data of {draft.train.start} is not here, or has changed; name it: --old-train SOURCE TARGET"
         )
+    named = {"old_train": [as_values(each.files) for each in old]}
+    if not draft.data.mix:
+        return Mixture(merge(values, {"data": named}), [])
     reports = check_corpora([each.files for each in old], draft.data)
     for report in reports:
         console.say(report.summary())
@@ -54,8 +57,7 @@ def mix_old(values: Values, draft: Recipe, new_pairs: int, console: Console) -> 
     size = sum(round(report.target_bytes * files.weight) for report, files in zip(reports, weighted, strict=True))
     console.say(f"mixed in: {plural(pairs, 'old pair')} in every pass over the {plural(new_pairs, 'new pair')}")
     corpora = [as_values(files) for files in [*draft.data.train, *weighted]]
-    data = {"train": corpora, "old_train": [as_values(each.files) for each in old]}
-    return Mixture(merge(values, {"data": data}), [each.held_out for each in old], pairs, size)
+    return Mixture(merge(values, {"data": {"train": corpora, **named}}), [each.held_out for each in old], pairs, size)
 
 
 def old_corpora(recipe: Recipe) -> list[OldCorpus]:

@@ -61,7 +61,7 @@ class Prepared:
         data = self.recipe.data
         if data.valid or not self.held_out:
             return [pair for files in data.valid for pair in hold_pairs(files, data)]
-        new = len(data.train) - len(data.old_train)
+        new = len(data.train) - data.mixed
         return [
             pair
             for files, lines in zip(data.train[:new], self.held_out[:new], strict=True)
@@ -137,7 +137,7 @@ def _open_training_store(recipe: Recipe, tokenizer: Tokenizer, folder: Path, rec
     data, symbols = recipe.data, tokenizer.symbols
 
     def rewriter() -> Rewrite:
-        return make_masker(data.train, data, held_out, symbols) if symbols else as_it_is
+        return make_masker(data.train, data, held_out, symbols, tokenizer.source.has_term_marks) if symbols else as_it_is
 
     store = open_store(
         folder, data.train, tokenizer, data, progress.advance, record.digests, console.warn, held_out, rewriter

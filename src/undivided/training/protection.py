@@ -15,10 +15,14 @@ from undivided.data.corpus import CorpusReport, Pair, corpus_name, read_pairs
 from undivided.data.holdout import Lines
 from undivided.formats.markup import Span, find_words
 from undivided.formats.protection import Protected, find_agreed, mask_pair
+from undivided.formats.terms import annotate, share_stem
 from undivided.look.heads.aligner import align_words
 
 ONE_IN = 6
 """One pair in so many has symbols for some of its words."""
+
+ANNOTATED = (1, 2)
+"""Which of so many have translations beside words instead, where terms are learned and nothing is protected."""
 
 SAMPLE = 6_000
 """Pairs from which it is learned which words translate each other."""
@@ -34,9 +38,12 @@ Dictionary = dict[str, set[str]]
 
 
 def make_masker(
-    corpora: Sequence[CorpusFiles], config: DataConfig, held_out: Lines, symbols: Sequence[str]
+    corpora: Sequence[CorpusFiles], config: DataConfig, held_out: Lines, symbols: Sequence[str], terms: bool = False
 ) -> Callable[[Pair], tuple[str, str]]:
-    """What turns a pair into the two texts that are learned; it follows from the corpora alone."""
+    """What turns a pair into the two texts that are learned; it follows from the corpora alone.
+
+    With `terms`, words of some sources are followed by their translations.
+    """
     words = learn_dictionary(_sample_pairs(corpora, config, held_out or (frozenset(),) * len(corpora)))
 
     def rewrite(pair: Pair) -> tuple[str, str]:
@@ -46,9 +53,25 @@ def make_masker(
         seed = zlib.crc32(source.encode()) // len(symbols)
         if seed % ONE_IN == 0:
             links = [*links, *_choose_words(source, target, links, words, seed // ONE_IN)]
+        elif terms and not links and seed % ONE_IN in ANNOTATED:
+            return annotate_pair(source, target, words, seed // ONE_IN), target
         return mask_pair(source, target, links, symbols)
 
     return rewrite
+
+
+def annotate_pair(source: str, target: str, words: Dictionary, seed: int) -> str:
+    """A source in which up to three words are followed by their translation between marks, if it can be told.
+
+    Where the words of the corpus have a shorter form of it, that stands there: the model learns to inflect what it is given.
+    """
+    spans = []
+    for ours, theirs in _choose_words(source, target, (), words, seed):
+        known = [each for each in words.get(ours.text.casefold(), ()) if share_stem(each, theirs.text.casefold())]
+        base = min([*known, theirs.text.casefold()], key=lambda each: (len(each), each))
+        given = theirs.text if base == theirs.text.casefold() else base.capitalize() if theirs.text[:1].isupper() else base
+        spans.append(ours._replace(text=given))
+    return annotate(source, spans)
 
 
 def _sample_pairs(corpora: Sequence[CorpusFiles], config: DataConfig, held_out: Lines) -> Iterator[Pair]:

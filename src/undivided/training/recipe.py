@@ -17,7 +17,7 @@ from undivided.core.files import check_folder_name, read_json
 from undivided.core.manifest import current_folder
 from undivided.data.corpus import corpus_digests
 from undivided.data.holdout import choose_held_out, count_held_out
-from undivided.data.subwords import vocab_size_for
+from undivided.data.subword_learning import vocab_size_for
 from undivided.training.budget import (
     describe_fit,
     estimate_workload,

@@ -77,7 +77,7 @@ def _replay(trainer: Trainer, last: Checkpoint, steps: int) -> str:
     trainer.console.clear()
     what = f"steps {begin + 1:,} to {end_of_replay:,} replayed: {plural(compared, 'log line')}"
     if end_of_replay == end:
-        faults += _compare(last, trainer.run.snapshot())
+        faults += _compare(last, trainer.run.to_checkpoint())
         what += f", {', '.join(last.tensors)} and the counters of the checkpoint of step {end:,}"
     elif not compared:
         raise InputError(

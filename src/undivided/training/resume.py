@@ -16,7 +16,7 @@ from undivided.training.subwords import untie_vocabularies
 
 CHANGEABLE = {"max_steps", "max_epochs", "minutes", "patience", "device", "threads", "out", "log_every", "tensorboard",
               "validate_every", "validate_beam", "validate_lines", "save_every", "keep_last", "keep_best", "average",
-              "max_skipped", "shard"}  # fmt: skip
+              "max_skipped", "shard", "snapshots"}  # fmt: skip
 """Settings of `train` that may change when a run resumes; any other would make it a different run."""
 
 
@@ -86,7 +86,7 @@ def resume_recipe(record: Record, values: Values) -> tuple[Recipe, Record]:
 def _with_mixed(old: DataConfig, values: Values) -> Values:
     """Settings whose training corpora, if they name any, end with the old ones that the run mixes in."""
     given = values.get("data") or {}
-    mixed = old.train[len(old.train) - len(old.old_train) :]
+    mixed = old.train[len(old.train) - old.mixed :]
     if not mixed or not {"train", "old_train"} & given.keys():
         return values
     named = build_recipe({"data": {"train": given.get("train", []), "valid": given.get("old_train", [])}}).data

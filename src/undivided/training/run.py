@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +15,10 @@ from undivided.artifact.weights import weights
 from undivided.config import Recipe
 from undivided.core.console import Console
 from undivided.core.errors import InputError
-from undivided.training import checkpoint
-from undivided.training.distributed import Group, full_tensor, local_rows, shard_like
+from undivided.models import Seq2Seq
+from undivided.training import checkpoint, snapshots
+from undivided.training.distributed import Group, cut_like, full_tensor, local_rows, shard_like
+from undivided.training.fisher import load_or_measure_fisher
 from undivided.training.gradients import GradientWorkers
 from undivided.training.journal import RunState
 from undivided.training.prepare import Prepared
@@ -43,26 +45,39 @@ class Run:
         self.model = self.task.model
         self.group.broadcast([parameter.detach() for parameter in self.model.parameters()])
         self.names = [name for name, _ in self.model.named_parameters()]
+        fisher = load_or_measure_fisher(prepared, cast("Seq2Seq", self.model), group, console) if self.config.ewc else []
         self.is_sharded = self.config.shard and group.size > 1
         self.workers = make_workers(prepared.recipe, self.task, group)
         self.parameters = list(self.model.parameters())
         self.optimizer = make_optimizer(self.model, self.config)
         self.scaler = self.workers.scaler
-        self.pulls_to = [local_rows(p.detach()).clone() for p in self.parameters] if self.config.pull else []
+        pulled = self.config.pull or self.config.ewc
+        self.pulls_to = [local_rows(p.detach()).clone() for p in self.parameters] if pulled else []
         """The weights that fine-tuning starts from, where it is pulled back to them."""
+        self.fisher = [cut_like(full, own) for full, own in zip(fisher, self.parameters, strict=bool(fisher))]
+        """How much each weight matters to what the model knew, on average 1; empty without `train.ewc`."""
         self.ema = [local_rows(p.detach()).clone() for p in self.parameters] if self.config.ema else []
         self.state = RunState()
         self.checkpoints = prepared.folder / "checkpoints"
+        self.snapshots = prepared.folder / snapshots.FOLDER
 
     def count_parameters(self) -> int:
         """How many weights the model has."""
         return sum(parameter.numel() for parameter in self.parameters)
 
     def pull_back(self, rate: float) -> None:
-        """Undo a share of the way that the weights have gone from where fine-tuning started (L2-SP, decoupled from Adam)."""
-        if self.pulls_to:
-            own = [local_rows(parameter.detach()) for parameter in self.parameters]
-            torch._foreach_lerp_(own, self.pulls_to, min(1.0, rate * self.config.pull))
+        """Undo a share of the way that the weights have gone from where fine-tuning started, decoupled from Adam.
+
+        `train.pull` is L2-SP. `train.ewc` is elastic weight consolidation (Kirkpatrick et al., 2017): the proximal step of
+        ewc/2 · Σ F (w − w₀)², which for small rates is that along its gradient and for none goes past w₀.
+        """
+        if not self.pulls_to:
+            return
+        own = [local_rows(parameter.detach()) for parameter in self.parameters]
+        torch._foreach_lerp_(own, self.pulls_to, min(1.0, rate * self.config.pull))
+        for weight, start, fisher in zip(own, self.pulls_to, self.fisher, strict=False):
+            strength = fisher * (rate * self.config.ewc)
+            weight.lerp_(start, strength / (1 + strength))
 
     def is_finite(self) -> bool:
         """Whether all weights are finite: others are never saved."""
@@ -97,7 +112,7 @@ class Run:
                     parameter.copy_(full)
         return model
 
-    def snapshot(self) -> checkpoint.Checkpoint:
+    def to_checkpoint(self) -> checkpoint.Checkpoint:
         """Everything it takes to resume from here. The tensors are those of the run, not copies."""
         optimizer = checkpoint.optimizer_tensors(self.optimizer, self.names)
         tensors = {
@@ -112,13 +127,24 @@ class Run:
     def save(self) -> None:
         """Write a checkpoint, then remove what is too old."""
         if self.is_sharded:
-            checkpoint.write_together(self.checkpoints, self.state.step, self.snapshot(), self.group)
+            checkpoint.write_together(self.checkpoints, self.state.step, self.to_checkpoint(), self.group)
         elif self.group.is_main:
-            checkpoint.write(self.checkpoints, self.state.step, self.snapshot())
+            checkpoint.write(self.checkpoints, self.state.step, self.to_checkpoint())
         if self.group.is_main:
             best = self.state.best_step if self.config.keep_best else 0
             keep = max(self.config.keep_last, self.config.average)
             checkpoint.prune(self.checkpoints, keep, self.console, best, self.config.save_every)
+
+    def is_snapshot_due(self) -> bool:
+        """Whether the weights of this step are kept for `look --training`."""
+        return snapshots.is_due(self.state.step, self.config.snapshots)
+
+    def keep_snapshot(self) -> None:
+        """Keep the weights of this step, where they are due, with half the precision."""
+        if self.is_snapshot_due():
+            with self.averaged_model() as model:
+                if self.group.is_main:
+                    snapshots.keep(self.snapshots, self.state.step, weights(model), self.config.snapshots, self.console)
 
     def newest_checkpoint(self) -> checkpoint.Checkpoint | None:
         """The newest complete checkpoint, the same in all processes: the main one looks for it."""
@@ -126,6 +152,12 @@ class Run:
         found = checkpoint.newest(self.checkpoints, self.console, rows) if self.group.is_main else None
         (step,) = self.group.broadcast_values(-1 if found is None else found.state["step"])
         return checkpoint.read(checkpoint.path_of(self.checkpoints, int(step)), rows) if found is None and step >= 0 else found
+
+    def return_to(self, found: checkpoint.Checkpoint) -> None:
+        """Train on from where a checkpoint was written, without the snapshots after it: they may come out otherwise now."""
+        self.restore(found)
+        if self.group.is_main:
+            snapshots.remove_later(self.snapshots, self.state.step)
 
     def restore(self, found: checkpoint.Checkpoint) -> None:
         """Return to where a checkpoint was written."""

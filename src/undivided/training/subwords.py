@@ -16,7 +16,7 @@ from undivided.data.corpus import CorpusReport, corpus_name, read_pairs, read_te
 from undivided.data.foreign_subwords import adopt_model
 from undivided.data.holdout import Lines
 from undivided.data.images import read_labelled_images
-from undivided.data.subwords import MAX_MODEL_BYTES, Subwords, Tokenizer
+from undivided.data.subwords import LEAST_PROTECTED, MAX_MODEL_BYTES, Subwords, Tokenizer
 
 
 def untie_vocabularies(recipe: Recipe) -> Recipe:
@@ -35,6 +35,13 @@ def prepare_tokenizer(recipe: Recipe, examples: int, folder: Path, console: Cons
         tokenizer = ready_tokenizer(recipe)
     else:
         tokenizer = _learn_tokenizer(recipe, examples, console, held_out)
+    if recipe.tokens.terms and not tokenizer.source.has_term_marks:
+        has = (
+            "its subwords have no marks for terms"
+            if recipe.tokens.ready or recipe.train.start
+            else "it cannot have marks for terms"
+        )
+        raise InputError(f"tokens.terms: {has}: that needs tokens.protect and {LEAST_PROTECTED:,} subwords or more, newly learned")
     with build_folder(home) as building:
         tokenizer.save(building)
     return tokenizer
@@ -78,6 +85,8 @@ def ready_tokenizer(recipe: Recipe) -> Tokenizer:
         raise InputError(f"{name}: {where}: no such {kinds}")
     else:
         tokenizer = Tokenizer.load(current_folder(Path(where)), recipe.data.language_code)
+    if recipe.model.kind in PAIRED and tokenizer.source.suffix != ".model":
+        raise InputError(f"{name}: {where} holds subwords without a sentencepiece model, which translators cannot use")
     if tokenizer.joint != recipe.tokens.joint:
         there, joint = ("one vocabulary", "true") if tokenizer.joint else ("separate vocabularies", "false")
         raise InputError(f"{name}: {where} holds {there} for the two sides; set tokens.joint to {joint}")

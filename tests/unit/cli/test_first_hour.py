@@ -119,7 +119,7 @@ def test_common_flags_come_first_and_values_are_those_that_would_be_used(capsys)
         for text in ("common settings:", "--train FILE", "--out TEXT", "--minutes X", "options:", "more settings: model:")
     ]
     assert places == sorted(places)
-    assert "(default: by preset: tiny 128, small 256, base 512, fast 512, big 1024)" in shown, "d_model"
+    assert "(default: by preset: tiny 128, small 256, base 512, fast 512, student 256, big 1024)" in shown, "d_model"
     assert "model.positions sinusoidal|halves|marian|learned|index|none position encoding: sinusoidal (paper;" in shown
     assert "(default: false)" in shown
     assert "stop after this many passes over the data; 0 = no limit (default: 0)" in shown

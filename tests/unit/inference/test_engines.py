@@ -21,11 +21,13 @@ from undivided.core.console import Console
 from undivided.core.errors import InputError
 from undivided.core.ids import EOS
 from undivided.core.locks import try_lock_folder
+from undivided.inference.engines import copies, int8
 from undivided.inference.engines import ctranslate2_convert as ct2
 from undivided.inference.engines.choice import choose_engine, is_cpu_only
 from undivided.inference.engines.contract import batch_by_length
+from undivided.inference.engines.copies import UnsupportedModel, sample_rows
 from undivided.inference.engines.ctranslate2 import CTranslate2Engine, position_count
-from undivided.inference.engines.ctranslate2_convert import UnsupportedModel, check_supported, convert, sample_rows
+from undivided.inference.engines.ctranslate2_convert import check_supported, convert
 from undivided.inference.engines.ctranslate2_spec import make_spec
 from undivided.inference.engines.torch import TorchEngine
 from undivided.inference.search import forced_scores
@@ -36,6 +38,13 @@ from undivided.nn.backend import packing_works
 from undivided.nn.device import one_thread
 
 pytest.importorskip("ctranslate2", reason="the extra ctranslate2 is not installed")
+
+
+@pytest.fixture(autouse=True)
+def without_int8(monkeypatch):
+    """A processor on which `auto` takes CTranslate2."""
+    monkeypatch.setattr(int8, "works", lambda: False)
+
 
 SMALL = ModelConfig(d_model=32, d_ff=48, n_heads=4, encoder_layers=2, decoder_layers=1, dropout=0.0, max_positions=400)
 VARIATIONS = {
@@ -348,7 +357,7 @@ def test_the_copy_of_a_process_that_was_faster_is_used(folder, kept, monkeypatch
 
 
 def test_an_unknown_engine_is_refused(folder):
-    with pytest.raises(InputError, match="choose one of auto, torch, torch-bfloat16, ctranslate2"):
+    with pytest.raises(InputError, match="choose one of auto, torch, torch-bfloat16, int8, ctranslate2"):
         Translator(folder, engine="marian")
 
 
@@ -358,7 +367,7 @@ def test_a_converted_model_translates_without_torch(translator, folder):
     program = """
         import sys
         from undivided import Translator
-        translator = Translator(sys.argv[1], threads=1)
+        translator = Translator(sys.argv[1], threads=1, engine="ctranslate2")
         print(translator.engine.name, "torch" in sys.modules)
         print(translator.translate("The dog sees a tree today."), "torch" in sys.modules, sep="|")
         print(len(translator.translate("The dog sees a tree today.", sample=True)) > 0, "torch" in sys.modules)
@@ -383,10 +392,14 @@ def test_a_damaged_copy_is_made_anew(folder, kept, part):
 
 
 def test_a_cache_that_cannot_be_written_still_translates(folder, kept, monkeypatch):
-    real = ct2.tempfile.mkdtemp
-    monkeypatch.setattr(
-        ct2.tempfile, "mkdtemp", lambda **how: real(**how) if "dir" not in how else (_ for _ in ()).throw(OSError())
-    )
+    real = copies.tempfile.mkdtemp
+
+    def refuse(**how):
+        if "dir" in how:
+            raise OSError
+        return real(**how)
+
+    monkeypatch.setattr(copies.tempfile, "mkdtemp", refuse)
     said = Said()
     translator = Translator(folder, threads=1, console=said)
     assert translator.engine.name == "ctranslate2-int8"

@@ -643,12 +643,13 @@ def test_ray_writes_the_same_replaces_the_dead_and_listens_to_this_machine_only(
     pytest.importorskip("ray", reason="the extra `ray` is not installed")
     from undivided.inference.workers.ray_pool import RayPool
 
-    killed, found, assign = [], [], RayPool.assign
+    killed, found, niceness, assign = [], [], set(), RayPool.assign
 
     def assign_and_kill(self, slot, shard):
         # Ray may never start another actor after one that was killed while it was being made.
         self.ray.get(self._actors[slot].__ray_ready__.remote(), timeout=120)
         found.extend(ray_addresses())
+        niceness.add(self.ray.get(self._actors[slot].__ray_call__.remote(lambda _: os.nice(0)), timeout=120))
         assign(self, slot, shard)
         if len(killed) < 2:
             killed.append(slot)
@@ -659,6 +660,7 @@ def test_ray_writes_the_same_replaces_the_dead_and_listens_to_this_machine_only(
     assert capfd.readouterr().err.count("a worker died at lines ") == 2
     assert found
     assert set(found) <= LOOPBACK
+    assert niceness == {os.nice(0)}
 
 
 def test_a_ray_that_does_not_start_is_said(monkeypatch):

@@ -110,5 +110,6 @@ def test_what_cannot_be_expressed_is_refused_with_every_reason(tmp_path, console
 def test_other_checkpoints_are_refused_with_the_reason(tmp_path, console):
     (tmp_path / "theirs").mkdir()
     torch.save({"model": {}, "generator": {}, "opt": None}, tmp_path / "theirs" / "model.pt")
-    with pytest.raises(InputError, match="OpenNMT-py and eole cannot be imported"):
+    (tmp_path / "theirs" / "sentencepiece.model").touch()
+    with pytest.raises(InputError, match=r"neither a checkpoint of OpenNMT-py .* nor, with its dict.LANGUAGE.txt, of fairseq"):
         import_model(tmp_path / "theirs", tmp_path / "ours", console)

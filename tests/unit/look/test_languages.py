@@ -8,20 +8,22 @@ from undivided.look.result import FATES, USES
 TEXT = r'"((?:[^"\\]|\\.)*)"'
 DIRECT = re.compile(rf"\bsay(?:Parts)?\(\s*(?:[^()\"]*(?:\"\w+\"[^()\"]*)?\? )?{TEXT}(?: : {TEXT})?")
 LISTED = re.compile(
-    r"COLUMN_TITLES = \{.*?\};|const NAMES = \{.*?\};|const VIEWS = \[.*?\];|const entries = \[.*?\];|\[\"#\".*?\]", re.DOTALL
+    r"COLUMN_TITLES = \{.*?\};|const NAMES = \{.*?\};|const (?:\w+_)?VIEWS = \[.*?\];|const SECTIONS = \[.*?\];"
+    r"|const entries = \[.*?\];|\[\"#\".*?\]",
+    re.DOTALL,
 )
 NOT_TEXTS = re.compile(r"^(?:best|continued|fell-out|ended|overtaken|×|✓|■|…|)$")
 
 
 def table() -> dict[str, str]:
-    text = (PAGE / "korean.js").read_text(encoding="utf-8")
+    text = "".join((PAGE / name).read_text(encoding="utf-8") for name in ("korean.js", "live/hangul.js"))
     return dict(re.findall(rf"^  {TEXT}: {TEXT},$", text, flags=re.MULTILINE))
 
 
 def texts() -> set[str]:
     """Every text that a page may show: said where it is written, listed to be said, or given by Python."""
     found = {*FATES.values(), *USES.values()}
-    for part in [*PAGE.glob("*.js"), *(PAGE / "live").glob("*.js")]:
+    for part in [*PAGE.glob("*.js"), *(PAGE / "live").glob("*.js"), *(PAGE / "training").glob("*.js")]:
         code = part.read_text(encoding="utf-8")
         found |= {text for match in DIRECT.finditer(code) for text in match.groups() if text}
         for block in LISTED.findall(code):

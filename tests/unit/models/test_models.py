@@ -41,7 +41,8 @@ CONVOLUTIONAL = [
     {"kind": "convolutional", "kernel_width": 5, "positions": "none", "encoder_layers": 3, "decoder_layers": 1},
     {"kind": "convolutional", "join_positions": "concatenate"},
 ]
-MODELS = [{"kind": "transformer"}, *RECURRENT, *CONVOLUTIONAL]
+SSRU = [{"decoder_self": "ssru"}, {"decoder_self": "ssru", "norm": "pre", "decoder_layers": 3}]
+MODELS = [{"kind": "transformer"}, *SSRU, *RECURRENT, *CONVOLUTIONAL]
 
 
 def named(changes):

@@ -13,7 +13,7 @@ from undivided.artifact import load_artifact, load_single_stack
 from undivided.config import CorpusFiles, ModelConfig, SearchConfig
 from undivided.core.console import Console
 from undivided.core.errors import InputError
-from undivided.core.ids import BOS, EOS, PAD
+from undivided.core.ids import BOS, EOS, PAD, UNK
 from undivided.data.images import contact_sheet, encode_png, read_images, write_idx
 from undivided.inference.classify import Classifier
 from undivided.inference.generate import Generator, stream_likelihood, token_scores
@@ -24,7 +24,7 @@ from undivided.models.vision import Vision, cut_patches, join_patches
 from undivided.training.checkpoint import average
 from undivided.training.loop import train
 from undivided.training.tasks.classes import shift_images
-from undivided.training.tasks.masked import MASK, mask_tokens
+from undivided.training.tasks.masked import mask_tokens
 from undivided.training.tasks.rows import encode_texts, read_blocks, read_good_texts
 
 SMALL = {"d_model": 16, "d_ff": 32, "n_heads": 2, "dropout": 0.0}
@@ -111,7 +111,7 @@ def test_hidden_tokens_are_asked_for_and_nothing_else():
     assert not asked[0]
     assert not asked[-1]
     assert asked.float().mean() == pytest.approx(0.15, abs=0.02)
-    shares = [float((hidden.tokens[asked] == MASK).float().mean()), float((hidden.tokens[asked] == tokens[asked]).float().mean())]
+    shares = [float((hidden.tokens[asked] == UNK).float().mean()), float((hidden.tokens[asked] == tokens[asked]).float().mean())]
     assert shares == pytest.approx([0.8, 0.1], abs=0.06)
     assert torch.equal(mask_tokens(tokens, 0.15, 200, 1, 2).tokens, hidden.tokens)
     assert not torch.equal(mask_tokens(tokens, 0.15, 200, 1, 3).tokens, hidden.tokens)
@@ -324,7 +324,7 @@ def test_images_to_classes(tmp_path, run):
     assert "large.png: made 1 × 8 × 8 (channels × height × width), as in training; it is 3 × 24 × 24" in resized.err
     refused = run("look", out, "a")
     assert refused.code == 2
-    assert "look follows translators alone. Use it with: undivided classify" in refused.err
+    assert "look without --live follows translators alone. See inside it with: undivided look" in refused.err
     with pytest.raises(InputError, match="does not translate"):
         load_artifact(out)
 

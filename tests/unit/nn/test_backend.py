@@ -10,14 +10,22 @@ from torch import nn
 
 from undivided.config import ModelConfig
 from undivided.nn import attention as attention_module
+from undivided.nn import library
 from undivided.nn.attention import MultiHeadAttention
-from undivided.nn.backend import DropoutMask, kernel_attention, kernels, library, memory, why_no_kernels
+from undivided.nn.backend import DropoutMask, kernel_attention, kernels, memory, why_no_kernels
 from undivided.nn.backend.memory import address, cached_heads, packed_heads
-from undivided.nn.backend.signatures import (
+from undivided.nn.layers import Residual
+from undivided.nn.library.signatures import (
     POINTER,
     SIGNATURES,
     AttentionShape,
     HeadView,
+    Int8Layer,
+    Int8Memory,
+    Int8Norm,
+    Int8Past,
+    Int8Product,
+    Int8Stack,
     c_double,
     c_float,
     c_int,
@@ -27,13 +35,15 @@ from undivided.nn.backend.signatures import (
     c_void_p,
     declare,
 )
-from undivided.nn.layers import Residual
 
 pytestmark = pytest.mark.skipif(bool(why_no_kernels()), reason=f"no kernels: {why_no_kernels()}")
 
 C_TYPES = {
     "void": None, "int": c_int, "int32_t": c_int32, "int64_t": c_int64, "uint64_t": c_uint64, "float": c_float,
     "float *": c_void_p, "int64_t *": c_void_p, "uint8_t *": c_void_p, "uint16_t *": c_void_p, "void *": c_void_p,
+    "int8_t *": c_void_p, "int32_t *": c_void_p, "int8_layer *": c_void_p, "float **": c_void_p, "int8_product": Int8Product,
+    "int8_norm": Int8Norm, "int8_product *": POINTER(Int8Product), "int8_stack *": POINTER(Int8Stack),
+    "int8_past *": POINTER(Int8Past), "int8_memory *": POINTER(Int8Memory),
     "double *": POINTER(c_double), "head_view *": POINTER(HeadView), "attention_shape *": POINTER(AttentionShape),
 }  # fmt: skip
 
@@ -61,7 +71,11 @@ def test_every_exported_function_has_the_signature_that_c_has():
 
 def test_structures_have_the_fields_that_c_has():
     text = "".join(path.read_text() for path in library.SOURCES)
-    for name, structure in (("head_view", HeadView), ("attention_shape", AttentionShape)):
+    structures = {
+        "head_view": HeadView, "attention_shape": AttentionShape, "int8_product": Int8Product, "int8_norm": Int8Norm,
+        "int8_layer": Int8Layer, "int8_stack": Int8Stack, "int8_past": Int8Past, "int8_memory": Int8Memory,
+    }  # fmt: skip
+    for name, structure in structures.items():
         body = re.sub(r"/\*.*?\*/", "", re.search(r"typedef struct \{([^}]*)\} " + name, text).group(1), flags=re.DOTALL)
         fields = []
         for line in filter(str.strip, body.split(";")):

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from undivided.nn import backend
-from undivided.nn.backend.library import open_kept, why_no_kernels
+from undivided.nn import library
+from undivided.nn.library import open_kept, why_no_kernels
 
-HERE = Path(backend.__file__).parent
+HERE = Path(library.__file__).parent
 COMPILER = shutil.which("cc")
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler here")
@@ -109,7 +109,7 @@ def test_a_library_that_is_not_what_this_user_built_is_built_again(tmp_path, kin
 
 
 def test_kernels_are_loaded_from_the_file_that_was_checked(tmp_path, python):
-    code = "from undivided.nn.backend.library import why_no_kernels; print(why_no_kernels() or 'loaded')"
+    code = "from undivided.nn.library import why_no_kernels; print(why_no_kernels() or 'loaded')"
     said = python(code, XDG_CACHE_HOME=str(tmp_path))
     (library,) = (tmp_path / "undivided").glob("kernels-*.so")
     assert said == "loaded\n"

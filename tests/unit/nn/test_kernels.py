@@ -13,11 +13,12 @@ from torch import nn
 from undivided.config import ModelConfig, SearchConfig
 from undivided.inference.search import search
 from undivided.models import make_model
-from undivided.nn.backend import KEEP_ALL, DropoutMask, choice, kernel_attention, kernels, library, why_no_kernels
+from undivided.nn import library
+from undivided.nn.backend import KEEP_ALL, DropoutMask, choice, kernel_attention, kernels, why_no_kernels
 from undivided.nn.backend.mask import mask_factors
-from undivided.nn.backend.signatures import SIGNATURES
 from undivided.nn.dropout import Dropout, seeded_dropout
 from undivided.nn.layers import FeedForward, Residual
+from undivided.nn.library.signatures import SIGNATURES
 from undivided.nn.loss import smoothed_loss
 
 pytestmark = pytest.mark.skipif(bool(why_no_kernels()), reason=f"no kernels: {why_no_kernels()}")

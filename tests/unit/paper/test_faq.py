@@ -400,8 +400,18 @@ def test_heads_share_what_one_cannot():
     assert means == sorted(means)
     assert means[-1] > means[0] + 0.15
     assert len({row[1] for row in shown.values()}) == 1, "the same number of parameters"
-    model, _ = heads.train_heads(8, heads.steps_of(quick=False), 1)
-    assert is_in_range(trial.accuracy(model, heads.neighbours, heads.TAUGHT), shown["8"][2], slack=0.06)
+    # Learning is not over after these steps, so that another CPU's rounding moves a single seed far.
+    one, eight = (
+        sum(
+            trial.accuracy(heads.train_heads(n, heads.steps_of(quick=False), seed)[0], heads.neighbours, heads.TAUGHT)
+            for seed in (1, 2, 3)
+        )
+        / 3
+        for n in (1, 8)
+    )
+    assert is_in_range(eight, shown["8"][2], slack=0.06)
+    assert is_in_range(one, shown["1"][2], slack=0.06)
+    assert eight > one + 0.1
 
 
 @pytest.mark.parametrize("way", heads.PROJECTIONS)

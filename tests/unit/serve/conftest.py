@@ -21,11 +21,14 @@ from samples import environment
 class Running:
     """A server that runs: its address, its process, what it wrote on stderr."""
 
-    def __init__(self, *arguments: str, env: dict[str, str] | None = None) -> None:
+    def __init__(self, *arguments: str, env: dict[str, str] | None = None, seconds: float = 600) -> None:
         command = [sys.executable, "-m", "undivided", "serve", *arguments, "--port", "0"]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment(**(env or {})))
         assert self.process.stderr is not None
         self.log: list[str] = []
+        late = threading.Timer(seconds, self.process.kill)
+        late.daemon = True
+        late.start()
         for line in self.process.stderr:
             self.log.append(line)
             if found := re.search(r"serving at (http://\S+?)/ ", line):
@@ -33,6 +36,7 @@ class Running:
                 break
         else:
             raise AssertionError("".join(self.log))
+        late.cancel()
         self.reader = threading.Thread(target=lambda: self.log.extend(self.process.stderr or ()), daemon=True)
         self.reader.start()
 
@@ -55,8 +59,8 @@ class Running:
 
 
 @contextlib.contextmanager
-def run_server(*arguments: str, env: dict[str, str] | None = None) -> Iterator[Running]:
-    running = Running(*arguments, env=env)
+def run_server(*arguments: str, env: dict[str, str] | None = None, seconds: float = 600) -> Iterator[Running]:
+    running = Running(*arguments, env=env, seconds=seconds)
     try:
         yield running
     finally:

@@ -8,7 +8,7 @@ import pytest
 
 from undivided.config.serve import ServeConfig
 from undivided.inference.translation import Translation
-from undivided.serve.batching import DOCUMENT_TEXTS, Batcher, Group, Text
+from undivided.serve.batching import DOCUMENT_TEXTS, Batcher, Group, OwnEngine, Text
 from undivided.serve.cache import TranslationCache
 from undivided.serve.errors import Refusal
 
@@ -42,13 +42,14 @@ def run(scenario, **settings):
     translator = FakeTranslator()
 
     async def main():
-        batcher = Batcher(translator, ServeConfig(**{"batch_delay": 0.02, "batch_tokens": 100, "queue_tokens": 200} | settings))
+        config = ServeConfig(**{"batch_delay": 0.02, "batch_tokens": 100, "queue_tokens": 200, "queue_seconds": 1e3} | settings)
+        batcher = Batcher(OwnEngine(translator), config)
         try:
             return await asyncio.wait_for(scenario(batcher, translator), 30)
         finally:
             translator.gate.set()
             await asyncio.wait_for(batcher.close(), 10)
-            assert batcher.queued_tokens == 0
+            assert (batcher.queued_tokens, batcher.load) == (0, 0)
 
     return asyncio.run(main())
 
@@ -119,7 +120,7 @@ def test_a_full_queue_refuses_and_says_when_to_come_back():
         translator.gate.clear()
         first = [asyncio.create_task(text_of(batcher, f"w{number}")) for number in range(10)]
         await asyncio.sleep(0.1)  # These are under way now.
-        waiting = [asyncio.create_task(text_of(batcher, f"q{number}")) for number in range(20)]
+        waiting = [asyncio.create_task(text_of(batcher, f"q{number}")) for number in range(10)]
         await asyncio.sleep(0.05)
         with pytest.raises(Refusal) as refused:
             await text_of(batcher, "late")
@@ -127,8 +128,37 @@ def test_a_full_queue_refuses_and_says_when_to_come_back():
         assert refused.value.retry_after >= 1
         translator.gate.set()
         found = await asyncio.gather(*first, *waiting)
-        assert found == [[f"W{number}"] for number in range(10)] + [[f"Q{number}"] for number in range(20)]
+        assert found == [[f"W{number}"] for number in range(10)] + [[f"Q{number}"] for number in range(10)]
         assert await text_of(batcher, "later") == ["LATER"]
+
+    run(scenario)
+
+
+def test_what_is_accepted_is_what_takes_a_few_seconds_as_measured():
+    async def scenario(batcher, translator):
+        assert batcher.room == 5000
+        batcher.rate = 1.0
+        assert batcher.room == 50  # Half a batch.
+        batcher.rate = 1000.0
+        assert batcher.room == 3000
+        batcher.rate = 1e9
+        assert batcher.room == 5000
+
+    run(scenario, queue_tokens=5000, queue_seconds=3.0)
+
+
+def test_a_request_with_many_texts_keeps_nobody_out():
+    async def scenario(batcher, translator):
+        translator.gate.clear()
+        large = asyncio.create_task(text_of(batcher, *(f"l{number}" for number in range(500))))
+        await asyncio.sleep(0.05)
+        small = asyncio.create_task(text_of(batcher, "s"))
+        await asyncio.sleep(0.05)
+        translator.gate.set()
+        assert await small == ["S"]
+        assert not large.done()
+        assert len(await large) == 500
+        assert batcher.load == 0
 
     run(scenario)
 

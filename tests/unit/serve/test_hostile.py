@@ -140,6 +140,8 @@ BODIES = {
     "deep JSON": b'{"q": ' + b"[" * 19000,
     "deep JSON that ends": b'{"q": ' + b"[" * 9000 + b"]" * 9000 + b', "source": "en", "target": "de"}',
     "a huge list": json.dumps({"q": ["a"] * 3000, "source": "en", "target": "de"}).encode(),
+    "many parameters": b"{" + b",".join(b'"%d":0' % number for number in range(1900)) + b"}",
+    "many halves of characters": b'{"q": {"' + b"\\ud800" * 2500 + b'": 1}, "source": "en", "target": "de"}',
     "no object": b'["q"]',
     "nothing": b"",
     "a number of many digits": b'{"q": ' + b"9" * 10000 + b', "source": "en", "target": "de"}',
@@ -158,6 +160,8 @@ def test_bad_bodies_are_refused(strict, name, path):
 FORMS = {
     "invalid UTF-8": (b"q=%ff%fe\xff&source=en&target=de", "application/x-www-form-urlencoded", (200, 400)),
     "many fields": (b"&".join(b"a%d=1" % number for number in range(1500)), "application/x-www-form-urlencoded", (400,)),
+    "nothing but signs": (b"&" * 19000, "application/x-www-form-urlencoded", (400,)),
+    "nothing but codes": (b"q=" + b"%00" * 6000, "application/x-www-form-urlencoded", (400,)),
     "no boundary": (b"--x\r\n", "multipart/form-data", (400,)),
     "a broken part": (b"--x\r\nContent-Disposition: form-data; name=\r\n", "multipart/form-data; boundary=x", (400,)),
     "an unknown charset": (b"--x\r\nContent-Disposition: form-data; name=q\r\n\r\na\r\n--x--\r\n",

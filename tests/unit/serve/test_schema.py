@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 
-def test_schemathesis_finds_no_fault(server):
+def test_schemathesis_finds_no_fault(server, tmp_path):
     command = [sys.executable, "-c", "import schemathesis.cli as c; c.schemathesis()"]
     command += [
         "run",
@@ -21,7 +21,7 @@ def test_schemathesis_finds_no_fault(server):
     ]
     # A schema cannot say which languages have a model between them, or which file can be read.
     command += ["--exclude-checks", "positive_data_acceptance", "--request-timeout", "120"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     found = re.search(r"([\d,]+) generated", done.stdout)
     assert done.returncode == 0, done.stdout[-5000:]
     assert int(found[1]) > 200

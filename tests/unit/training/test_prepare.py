@@ -100,7 +100,7 @@ def test_a_run_that_was_started_resumes(recipe):
 def test_checkpoints_of_another_version_are_refused_with_what_to_do(recipe):
     with prepare(recipe, QUIET) as prepared:
         run = Trainer(prepared, QUIET).run
-    found = run.snapshot()
+    found = run.to_checkpoint()
     found.state["moons"] = 3
     with pytest.raises(InputError, match=r"moons.*resume with that version, or start over with another --out"):
         run.restore(found)

@@ -1,4 +1,4 @@
-"""Choose the engine that runs a model: PyTorch, the reference, or CTranslate2, which is proven close before it is used.
+"""Choose the engine that runs a model: PyTorch, the reference, or a faster one, which is proven close before it is used.
 
 Importing this must not import torch.
 """
@@ -12,9 +12,11 @@ from undivided.artifact import Artifact
 from undivided.config import ENGINES
 from undivided.core.console import Console
 from undivided.core.errors import InputError
-from undivided.inference.engines.contract import BFLOAT16, Engine
+from undivided.inference.engines import int8
+from undivided.inference.engines.contract import BFLOAT16, INT8, Engine
+from undivided.inference.engines.copies import UnsupportedModel
 from undivided.inference.engines.ctranslate2 import CTranslate2Engine
-from undivided.inference.engines.ctranslate2_convert import UnsupportedModel, check_installed, check_supported, convert
+from undivided.inference.engines.ctranslate2_convert import check_installed, check_supported, convert
 
 GPU_DEVICES = ("nvidia*", "nvhost*", "nvmap", "kfd", "dxg")
 """Device files of NVIDIA and AMD GPUs on Linux, also under WSL."""
@@ -23,7 +25,7 @@ GPU_DEVICES = ("nvidia*", "nvhost*", "nvmap", "kfd", "dxg")
 def choose_engine(
     name: str, artifact: Artifact, folder: Path | None, threads: int, console: Console, device: str = "auto"
 ) -> Engine:
-    """The engine of that name; `auto` takes CTranslate2 on a CPU where it can run the model, else PyTorch, and says why.
+    """The engine of that name; `auto` takes int8 on a CPU that has such instructions, else CTranslate2, else PyTorch, and says why.
 
     `folder` is the model folder; without one there is only PyTorch.
     """
@@ -37,15 +39,30 @@ def choose_engine(
         on_cpu = is_cpu_only(device) or artifact.device.type == "cpu"
         if name == "auto" and not on_cpu:
             return _reference(artifact)
-    try:
-        check_installed()
-        check_supported(artifact)
-        return CTranslate2Engine(convert(artifact, folder, console), artifact, threads)
-    except UnsupportedModel as reason:
-        if name == "ctranslate2":
-            raise InputError(f"engine: CTranslate2 cannot run this model: {reason}") from None
-        console.say(f"translating with PyTorch; CTranslate2, which is faster on a CPU, cannot run this model: {reason}")
-        return _reference(artifact)
+    reasons = []
+    for engine, what, build in ((INT8, "the engine int8", _int8), ("ctranslate2", "CTranslate2", _ctranslate2)):
+        if name in ("auto", engine):
+            try:
+                return build(artifact, folder, threads, console)
+            except UnsupportedModel as reason:
+                reasons.append(f"{what} cannot run this model: {reason}")
+    if name != "auto":
+        raise InputError(f"engine: {reasons[0]}")
+    console.say(f"translating with PyTorch, since what is faster on a CPU does not serve: {'; '.join(reasons)}")
+    return _reference(artifact)
+
+
+def _int8(artifact: Artifact, folder: Path, threads: int, console: Console) -> Engine:
+    """Our own products of 8 bits."""
+    int8.check_supported(artifact)
+    return int8.Int8Engine(int8.convert(artifact, folder, console), artifact, threads)
+
+
+def _ctranslate2(artifact: Artifact, folder: Path, threads: int, console: Console) -> Engine:
+    """CTranslate2."""
+    check_installed()
+    check_supported(artifact)
+    return CTranslate2Engine(convert(artifact, folder, console), artifact, threads)
 
 
 def is_cpu_only(device: str, devices: Path = Path("/dev")) -> bool:

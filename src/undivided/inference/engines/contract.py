@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from undivided.artifact import Artifact
 from undivided.artifact.demand import BATCH_ROWS, BATCH_TOKENS
 from undivided.config import SearchConfig
 from undivided.inference.hypothesis import Hypothesis
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
 
 BFLOAT16 = "torch-bfloat16"
 """PyTorch with bfloat16 products."""
+
+INT8 = "int8"
+"""Our own engine for CPUs, with products of 8 bits."""
 
 MIN_SENTENCES = 16
 """Towards the end batches have fewer sentences, but at least this many, so that no worker waits long for another."""
@@ -55,3 +60,21 @@ class Engine(Protocol):
 
         Sources end with `</s>`; translations begin with their `prefixes`; samples depend on their `keys`.
         """
+
+
+class ConvertedEngine:
+    """An engine that runs a converted model, and leaves to PyTorch what it cannot do."""
+
+    def __init__(self, artifact: Artifact) -> None:
+        self.artifact, self._lock = artifact, threading.Lock()
+        self._reference: TorchEngine | None = None
+
+    @property
+    def reference(self) -> TorchEngine:
+        """The PyTorch engine of the same model."""
+        from undivided.inference.engines.torch import TorchEngine
+
+        with self._lock:
+            if self._reference is None:
+                self._reference = TorchEngine(self.artifact)
+            return self._reference

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from undivided.artifact import Artifact
 from undivided.config import ModelConfig, SearchConfig
 from undivided.core.ids import BOS, EOS, PAD
-from undivided.inference.engines.contract import batch_by_length
+from undivided.inference.engines.contract import ConvertedEngine, batch_by_length
 from undivided.inference.hypothesis import Hypothesis, length_penalty
-
-if TYPE_CHECKING:
-    from undivided.inference.engines.torch import TorchEngine
 
 SHORTLIST = "vmap.txt"
 """The file in which CTranslate2 looks for a shortlist."""
@@ -48,7 +44,7 @@ def position_count(model: ModelConfig) -> int:
     return model.max_positions if model.positions == "learned" else DEFAULT_POSITIONS
 
 
-class CTranslate2Engine:
+class CTranslate2Engine(ConvertedEngine):
     """Runs a converted model. What it cannot do (our seeded sampling, positions past its table) PyTorch does."""
 
     is_parallel = True
@@ -57,8 +53,7 @@ class CTranslate2Engine:
         import ctranslate2
 
         self.name = home.name.partition(".")[0]
-        self.artifact, self._lock = artifact, threading.Lock()
-        self._reference: TorchEngine | None = None
+        super().__init__(artifact)
         self.has_shortlist = (home / SHORTLIST).is_file()
         self.positions = position_count(artifact.recipe.model)
         subwords = artifact.tokenizer.source, artifact.tokenizer.target
@@ -67,16 +62,6 @@ class CTranslate2Engine:
         workers = threads or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else threads or os.cpu_count() or 1
         # Workers with one thread each beat one worker whose threads share every operation.
         self.translator = ctranslate2.Translator(os.fsencode(home), inter_threads=workers, intra_threads=1, max_queued_batches=-1)
-
-    @property
-    def reference(self) -> TorchEngine:
-        """The PyTorch engine of the same model."""
-        from undivided.inference.engines.torch import TorchEngine
-
-        with self._lock:
-            if self._reference is None:
-                self._reference = TorchEngine(self.artifact)
-            return self._reference
 
     def search(
         self,

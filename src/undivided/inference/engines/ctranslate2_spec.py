@@ -32,7 +32,7 @@ def make_spec(artifact: Artifact, positions: int) -> Any:
     source, target = artifact.tokenizer.source, artifact.tokenizer.target
     spec.register_source_vocabulary(source.pieces(range(len(source))))
     spec.register_target_vocabulary(target.pieces(range(len(target))))
-    spec.config.add_source_eos = True
+    spec.config.add_source_eos = config.source_eos
     names = target.pieces([UNK, BOS, EOS])
     spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = names
     spec.config.decoder_start_token = spec.config.bos_token

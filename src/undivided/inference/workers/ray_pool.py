@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
+import sys
 from collections import deque
 from typing import Any
 
@@ -11,6 +13,12 @@ from undivided.core.errors import InputError, UndividedError
 from undivided.inference.workers.process_pool import Event
 from undivided.inference.workers.shards import Job, Shard, as_json
 from undivided.inference.workers.worker import Worker, attempt
+
+LOCAL = "local"
+"""The address of a cluster that is started on this machine, for this process."""
+
+STARTS = 2
+"""Times that it is tried: Ray gives itself half a minute, which on a busy machine may be too little the first time."""
 
 
 class Actor:
@@ -30,7 +38,7 @@ class Actor:
 
 
 class RayPool:
-    """Workers of a Ray cluster, or of one that is started on this machine for this job (`local`)."""
+    """Workers of a Ray cluster, or of one that is started on this machine for this job (`LOCAL`)."""
 
     def __init__(self, job: Job, address: str, workers: int) -> None:
         self.job, self.ray = job, connect_ray(address, workers * max(1, job.threads))
@@ -76,23 +84,30 @@ def connect_ray(address: str, processors: int) -> Any:
     """Connect to a Ray cluster; `local` starts one here, reachable from this machine only and without its dashboard."""
     # Ray sends usage statistics unless this is set.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    if address == "local":
+    if address == LOCAL:
         # Without this Ray 2.60 listens on every network interface, whatever address it is given. Read when Ray is imported.
         os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+        # Ray starts workers with niceness 15: on a machine that does anything else they would hardly run.
+        os.environ.setdefault("RAY_worker_niceness", "0")
+        # Other users of this machine reach its ports, too. Read when Ray is imported: later, its own parts would disagree.
+        if "ray" not in sys.modules and os.environ.setdefault("RAY_AUTH_MODE", "token") == "token":
+            os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     try:
         import ray
     except ImportError:
         raise InputError("Ray is not installed: pip install ray") from None
     common: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-    try:
-        if address == "local":
-            ray.init(address="local", num_cpus=processors or None, include_dashboard=False, _node_ip_address="127.0.0.1", **common)
-        else:
+    if address == LOCAL:
+        common |= {"num_cpus": processors or None, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+    fault: Exception | None = None
+    for _ in range(STARTS if address == LOCAL else 1):
+        try:
             ray.init(address=address, **common)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise InputError(f"--ray {address}: cannot be reached: {error}") from None
-    except Exception as error:
-        # A cluster that does not come up in time, on a busy machine, is a bare Exception of Ray's.
-        ray.shutdown()
-        raise UndividedError(f"--ray {address}: Ray did not start: {error}") from None
-    return ray
+            return ray
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            raise InputError(f"--ray {address}: cannot be reached: {error}") from None
+        except Exception as error:
+            # A cluster that does not come up in time, on a busy machine, is a bare Exception of Ray's.
+            ray.shutdown()
+            fault = error
+    raise UndividedError(f"--ray {address}: Ray did not start: {fault}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from undivided.look.live.kinds import KINDS, check_kind
 from undivided.look.live.page import check_live, render_live
 from undivided.look.live.weights import STORED, Stored
 
-__all__ = ["STORED", "Stored", "check_live", "render_live"]
+__all__ = ["KINDS", "STORED", "Stored", "check_kind", "check_live", "render_live"]

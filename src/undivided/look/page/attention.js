@@ -10,13 +10,13 @@ import { say } from "./words.js";
 
 export function attentionSection(store, data) {
   if (!data.useNames.length) return card(say("No attention"), say(data.remark));
-  let cachedFor = "";
+  let cachedFor = [];
   let mean = null;
   // The mean weights of the chosen heads.
   function selectedWeights() {
     const { use, layer, heads } = store.values;
-    const selection = `${use} ${layer} ${heads}`;
-    if (selection !== cachedFor) mean = meanMatrix(heads.map((head) => matrix(data.attention[use], layer, head)));
+    const selection = [data.attention[use], layer, heads];
+    if (selection.some((each, at) => each !== cachedFor[at])) mean = meanMatrix(heads.map((head) => matrix(data.attention[use], layer, head)));
     cachedFor = selection;
     return mean;
   }
@@ -75,6 +75,7 @@ function controls(store, data) {
     layers.limit(data.attention[use].shape[0]);
   });
   store.on(["layer"], ({ layer }) => layers.show(layer));
+  uses.element.hidden = Boolean(data.single);
   return h("div", { class: "controls" }, uses.element, layers.element, heads);
 }
 

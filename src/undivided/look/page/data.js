@@ -31,7 +31,7 @@ export function meanMatrix(parts) {
   return { rows, columns, data };
 }
 
-const SPECIAL = ["<s>", "</s>", "<unk>", "<pad>"];
+const SPECIAL = ["<s>", "</s>", "<unk>", "<pad>", "<class>", "[MASK]"];
 
 // A subword for people: without ▁ at the start of a word, with · before it inside a word; punctuation as it is.
 export function readablePiece(piece) {

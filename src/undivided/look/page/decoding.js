@@ -3,7 +3,7 @@
 import { headsName } from "./attention.js";
 import { css } from "./colour.js";
 import { matrix, meanMatrix } from "./data.js";
-import { card, choice, h, percent, quoted, short, tokenElement } from "./dom.js";
+import { card, choice, h, percent, quoted, scrollWhenShown, short, tokenElement } from "./dom.js";
 import { treeView } from "./tree.js";
 import { say, sayParts } from "./words.js";
 
@@ -14,8 +14,10 @@ export function decodingSection(store, data) {
     card(say("Attribution"), null, attribution(store, data)),
   ];
   const own = data.forced ? say("The translation was given; this is the search for the model's own.") : null;
-  const tree = card(say("Beam tree"), own ?? say("Beam size {size}: at each step the best partial translations are kept.", { size: data.facts.beam_size }), treeView(store, data));
-  return h("div", { class: "decoding" }, stepper(store, data), h("div", { class: "columns three" }, ...cards.filter(Boolean)), tree);
+  const note = own ?? say("Beam size {size}: at each step the best partial translations are kept.", { size: data.facts.beam_size });
+  const tree = data.beam.length ? card(say("Beam tree"), note, treeView(store, data)) : null;
+  const parts = [stepper(store, data), h("div", { class: "columns three" }, ...cards.filter(Boolean)), tree];
+  return h("div", { class: "decoding" }, ...parts.filter(Boolean));
 }
 
 function stepper(store, data) {
@@ -50,14 +52,16 @@ function stripTable(store, data) {
   const row = (name, cells) => h("tr", {}, h("th", { scope: "row" }, name), ...cells);
   const table = h("table", { class: "strip" }, row(say("position"), numbers), row(say("reads"), reads), row(say("writes"), writes));
   const element = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": say("input shifted right and output") }, table);
+  const centre = scrollWhenShown(store, element, () => element.scrollTo({ left: numbers[store.values.step].offsetLeft - element.clientWidth / 2 }));
   store.on(["step"], ({ step }) => {
     for (const cells of [numbers, reads, writes]) {
       cells.forEach((each, at) => (each.className = at > step ? "masked" : at === step ? "now" : ""));
     }
-    const now = numbers[step];
-    if (now.offsetWidth) element.scrollTo({ left: now.offsetLeft - element.clientWidth / 2 });
+    centre();
   });
-  const note = say("The decoder's input is its output shifted right by one, after <s>. Hatched positions are masked: in training they exist, but no earlier position may attend to them; in translation they are not written yet.");
+  const note = data.single
+    ? say("What the model reads is the text shifted right by one, after <s>. Hatched positions are masked: no earlier position may attend to them.")
+    : say("The decoder's input is its output shifted right by one, after <s>. Hatched positions are masked: in training they exist, but no earlier position may attend to them; in translation they are not written yet.");
   return h("div", {}, element, h("p", { class: "note" }, note));
 }
 
@@ -66,7 +70,7 @@ function bar(piece, share, chosen) {
   return h("li", { class: chosen ? "chosen" : "" }, tokenElement(piece), h("span", { class: "bar" }, fill), h("span", { class: "number" }, percent(share)));
 }
 
-function candidates(store, data) {
+export function candidates(store, data) {
   const list = h("ol", { class: "bars" });
   store.on(["step"], ({ step }) => {
     const now = data.steps[step];
@@ -77,7 +81,7 @@ function candidates(store, data) {
   return list;
 }
 
-function lensCard(store, data) {
+export function lensCard(store, data) {
   if (!data.steps[0].lens.length) return null;
   const rows = h("tbody", {});
   store.on(["step"], ({ step }) => {
@@ -90,7 +94,10 @@ function lensCard(store, data) {
   const head = h("tr", {}, h("th", { scope: "col" }, say("layer")), h("th", { scope: "col" }, say("prob.")), h("th", { scope: "col", colspan: "3" }, say("most likely")));
   const table = h("table", { class: "plain lens" }, h("thead", {}, head), rows);
   const scroll = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": say("logit lens") }, table);
-  return card(say("Layer by layer (logit lens)"), say("What would be written if this decoder layer were the last, and the probability of the token that is finally written."), scroll);
+  const note = data.single
+    ? say("What would be predicted if this layer were the last, and the probability of the token that stands there.")
+    : say("What would be written if this decoder layer were the last, and the probability of the token that is finally written.");
+  return card(say("Layer by layer (logit lens)"), note, scroll);
 }
 
 function attribution(store, data) {
@@ -109,7 +116,8 @@ function attribution(store, data) {
     source.replaceChildren(h("b", {}, `${say("source")} `), ...data.sourcePieces.map((piece, at) => chip(piece, fromSource[at], colour(fromSource[at]), palette)));
     const read = data.read.slice(0, step + 1);
     target.hidden = !fromTarget.length;
-    target.replaceChildren(h("b", {}, `${say("target so far")} `), ...read.map((piece, at) => chip(piece, fromTarget[at] ?? 0, colour(fromTarget[at] ?? 0), palette)));
+    source.hidden = !data.sourcePieces.length;
+    target.replaceChildren(h("b", {}, `${say(data.single ? "text so far" : "target so far")} `), ...read.map((piece, at) => chip(piece, fromTarget[at] ?? 0, colour(fromTarget[at] ?? 0), palette)));
     note.textContent =
       shown === "gradient"
         ? say("Blue tokens support the written token, orange ones oppose it: the gradient of its log-probability times each embedding.")

@@ -96,6 +96,28 @@ export function trackCell(canvas, cellAt, size, onCell) {
   });
 }
 
+// Scroll to an element. What lies before it may only be laid out as it comes near, and its height is a guess until then.
+export function bringToTop(element, frames = 12) {
+  element.scrollIntoView({ block: "start" });
+  if (frames) requestAnimationFrame(() => bringToTop(element, frames - 1));
+}
+
+// A function that scrolls a part of the page. Where that is not on the screen it is scrolled once it comes there, since
+// to ask for its size would lay it out at once.
+export function scrollWhenShown(store, element, scroll) {
+  let waits = false;
+  const observer = new IntersectionObserver((entries) => {
+    if (waits && entries.at(-1).isIntersecting) scroll();
+    waits = waits && !entries.at(-1).isIntersecting;
+  });
+  observer.observe(element);
+  store.cleanups.push(() => observer.disconnect());
+  return () => {
+    waits = !element.checkVisibility({ contentVisibilityAuto: true });
+    if (!waits) scroll();
+  };
+}
+
 // Clear a canvas and give it a size in CSS pixels, sharp on every screen.
 export function fitCanvas(canvas, width, height) {
   const ratio = window.devicePixelRatio || 1;

@@ -52,7 +52,9 @@ class HeatMap {
     this.size.all = this.cells.clientWidth;
     this.size.wide = Math.min(this.size.all, this.scroll.clientWidth - this.side.offsetWidth);
     this.size.tall = Math.min(this.cells.clientHeight, this.scroll.clientHeight - this.top.offsetHeight);
-    this.draw();
+    // In a task of its own, once for all changes of a frame.
+    clearTimeout(this.drawing);
+    this.drawing = setTimeout(() => this.draw());
   }
 
   // `values` is { rows, columns, data }; cells where `masked(row, column)` are hatched and have no number.

@@ -18,6 +18,7 @@ const COLUMN_TITLES = {
   encoder: ["source token attends …", "… to source tokens"],
   decoder: ["input token (→ output token) attends …", "… to input tokens"],
   cross: ["output token attends …", "… to source tokens"],
+  single: ["token attends …", "… to tokens"],
 };
 
 export function linesView(store, data, selectedWeights) {
@@ -41,7 +42,9 @@ class LinesView {
     this.width = 0;
     const observer = new ResizeObserver(() => {
       this.width = this.between.clientWidth;
-      this.draw(store.values);
+      // In a task of its own: to draw all lines of several heads takes as long as a frame.
+      clearTimeout(this.drawing);
+      this.drawing = setTimeout(() => this.draw(store.values));
     });
     observer.observe(this.between);
     store.cleanups.push(() => observer.disconnect());
@@ -54,7 +57,7 @@ class LinesView {
     const writes = (index) => (use === "decoder" ? `→ ${readablePiece(this.data.written[index])}` : null);
     this.left.replaceChildren(...this.data.rows(use).map((piece, index) => this.tokenButton("row", piece, index, writes(index))));
     this.right.replaceChildren(...this.data.columns(use).map((piece, index) => this.tokenButton("column", piece, index)));
-    COLUMN_TITLES[use].forEach((text, side) => (this.titles.children[side].textContent = say(text)));
+    COLUMN_TITLES[this.data.single && use === "encoder" ? "single" : use].forEach((text, side) => (this.titles.children[side].textContent = say(text)));
     this.between.style.height = `${this.height()}px`;
   }
 

@@ -81,14 +81,16 @@ export function embeddingsSection(store, data) {
     const [, rows, columns] = kinds[compared];
     heat.show(rows, columns, matrix(data.space[compared]), palette.signed, palette);
   });
-  const note = say("Cosine similarity of each pair; 1 is the same direction. In the encoder output a token has taken in its context.");
-  return h("div", { class: "columns wide-left embeddings" }, card(say("Similarity of tokens"), note, strip.element, heat.element), neighboursCard(store, data));
+  const note = data.single
+    ? say("Cosine similarity of each pair, before any layer; 1 is the same direction.")
+    : say("Cosine similarity of each pair; 1 is the same direction. In the encoder output a token has taken in its context.");
+  return h("div", { class: "columns wide-left embeddings" }, card(say("Similarity of tokens"), note, offered.length > 1 ? strip.element : null, heat.element), neighboursCard(store, data));
 }
 
 function neighboursCard(store, data) {
   const sides = { source: data.sourcePieces, target: data.written };
   const chips = (side) =>
-    h("p", { class: "flow positions" }, h("b", {}, `${say(side)} `), ...sides[side].map((piece, index) => h("button", { type: "button", class: "chip", onclick: () => store.set({ neighbour: { side, index } }) }, tokenElement(piece))));
+    h("p", { class: "flow positions", hidden: !sides[side].length }, h("b", { hidden: Boolean(data.single) }, `${say(side)} `), ...sides[side].map((piece, index) => h("button", { type: "button", class: "chip", onclick: () => store.set({ neighbour: { side, index } }) }, tokenElement(piece))));
   const rows = { source: chips("source"), target: chips("target") };
   const list = h("ol", { class: "bars" });
   const name = h("h4", {});

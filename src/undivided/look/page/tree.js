@@ -1,7 +1,7 @@
 // Beam search as a tree: one column per step, the most likely branch at the top.
 
 import { isSpecial, readablePiece } from "./data.js";
-import { h, signed, svg, tokenElement } from "./dom.js";
+import { h, scrollWhenShown, signed, svg, tokenElement } from "./dom.js";
 import { say } from "./words.js";
 
 const STEP_WIDTH = 122;
@@ -29,6 +29,8 @@ class TreeView {
       ...this.branches.map((branch, number) => this.node(branch, number)),
     );
     this.scroll = h("div", { class: "scroll tree", tabindex: "0", role: "region", "aria-label": say("beam tree") }, picture);
+    const current = () => Math.min(store.values.step + 1, this.steps);
+    this.centre = scrollWhenShown(store, this.scroll, () => this.scroll.scrollTo({ left: STEP_WIDTH * (current() - 0.5) - this.scroll.clientWidth / 2 }));
     this.rows = h("tbody", {});
     const head = h("tr", {}, ...["#", "so far", "log-prob.", "score", "outcome"].map((text) => h("th", { scope: "col" }, say(text))));
     const table = h("table", { class: "plain beam" }, h("thead", {}, head), this.rows);
@@ -69,7 +71,7 @@ class TreeView {
     const numbers = [...this.branches.keys()].filter((number) => this.branches[number].step === current);
     numbers.sort((a, b) => this.rank[a] - this.rank[b]);
     this.rows.replaceChildren(...numbers.map((number, place) => this.row(number, place, number === branch)));
-    this.scroll.scrollTo({ left: STEP_WIDTH * (current - 0.5) - this.scroll.clientWidth / 2 });
+    this.centre();
   }
 
   row(number, place, selected) {

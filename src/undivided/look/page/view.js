@@ -4,7 +4,7 @@ import { attentionSection } from "./attention.js";
 import { palette } from "./colour.js";
 import { prepare } from "./data.js";
 import { decodingSection } from "./decoding.js";
-import { choice, h, signed } from "./dom.js";
+import { bringToTop, choice, h, signed } from "./dom.js";
 import { embeddingsSection, positionsSection } from "./space.js";
 import { createStore } from "./store.js";
 import { whatIfSection } from "./whatif.js";
@@ -111,7 +111,7 @@ function header(data, rebuild) {
 
 export function navigation(sections) {
   const links = sections.map(({ title, element }) =>
-    h("button", { type: "button", onclick: () => { element.scrollIntoView(); element.firstChild.focus({ preventScroll: true }); } }, title),
+    h("button", { type: "button", onclick: () => { bringToTop(element); element.firstChild.focus({ preventScroll: true }); } }, title),
   );
   return h("nav", { "aria-label": say("sections of this page") }, ...links);
 }

@@ -16,6 +16,11 @@ export function interfaceLanguage() {
   return chosen;
 }
 
+// Further texts in Korean, for pages that have more to say.
+export function addKorean(texts) {
+  Object.assign(TABLES.ko, texts);
+}
+
 // A text with its {names} filled in.
 export function say(text, values = {}) {
   return sayParts(text, values).join("");

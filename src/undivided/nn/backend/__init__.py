@@ -21,10 +21,10 @@ from undivided.nn.backend.dispatch import (
     split_heads,
 )
 from undivided.nn.backend.kernels import top_tokens
-from undivided.nn.backend.library import why_no_kernels
 from undivided.nn.backend.loss import consistent_factors, consistent_slopes, loss_factors, round_chunk, softmax_slope
 from undivided.nn.backend.mask import KEEP_ALL, DropoutMask
 from undivided.nn.backend.packed import PackedWeights, packing_works
+from undivided.nn.library import why_no_kernels
 
 __all__ = [
     "KEEP_ALL",

@@ -24,8 +24,8 @@ from torch import Tensor, nn
 from undivided.core.cache import cache_folder
 from undivided.core.errors import InputError
 from undivided.core.files import write_atomic
-from undivided.nn.backend.library import describe_processor
 from undivided.nn.backend.rows import copy_rows, first_rows
+from undivided.nn.library import describe_processor
 
 MIN_SPEEDUP = 1.4
 """How many times as fast as in float32 products of bfloat16 must be for `auto` to train with them on a CPU."""

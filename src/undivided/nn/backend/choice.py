@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from undivided.nn.backend.library import load_library
+from undivided.nn.library import load_library
 
 
 def supports_kernels(*tensors: Tensor) -> bool:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from undivided.nn.backend.memory import WIDE, address, cached_heads, kernels, packed_heads
-from undivided.nn.backend.signatures import AttentionShape, HeadView
+from undivided.nn.library.signatures import AttentionShape, HeadView
 
 
 def attend(packed: Tensor, memory: Tensor | None, heads: int, widths: tuple[int, int], mask: Tensor | None) -> Tensor:

@@ -7,8 +7,8 @@ import ctypes
 import torch
 from torch import Tensor
 
-from undivided.nn.backend.library import load_library, why_no_kernels
-from undivided.nn.backend.signatures import HeadView
+from undivided.nn.library import load_library, why_no_kernels
+from undivided.nn.library.signatures import HeadView
 
 WIDE = 16
 """Heads are as wide as a multiple of this."""

@@ -13,7 +13,8 @@ from undivided.config.settings import Values, as_values, list_faults, merge
 from undivided.core.console import Console, plural
 from undivided.core.errors import InputError
 from undivided.core.files import build_folder, sha256_of, write_atomic
-from undivided.data.subwords import Subwords, Tokenizer, learn_subwords, learn_words, vocab_size_for
+from undivided.data.subword_learning import learn_subwords, learn_words, vocab_size_for
+from undivided.data.subwords import Subwords, Tokenizer
 from undivided.inference.engines.torch import TorchEngine
 from undivided.inference.search_settings import SearchChanges
 from undivided.inference.translator import Translation, Translator

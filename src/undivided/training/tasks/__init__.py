@@ -25,7 +25,7 @@ def make_task(prepared: Prepared, device: torch.device, console: Console) -> Tas
     task = _task_type(prepared.recipe)(prepared, device, console)
     train, resumes = prepared.recipe.train, any((prepared.folder / "checkpoints").glob("step-*"))
     # A run that resumes has its weights from a checkpoint, but what pulls it back is where it began.
-    if train.start and (train.pull or not resumes):
+    if train.start and (train.pull or train.ewc or not resumes):
         start_from(task.model, prepared.recipe, console)
     return task
 

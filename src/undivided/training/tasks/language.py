@@ -46,9 +46,8 @@ class LanguageTask(SingleStackTask[DecoderOnly]):
     def loss(self, batch: TextBatch) -> BatchLoss:
         """Label-smoothed loss of predicting each token from those before it in its row."""
         tokens, batch = int((batch.labels != PAD).sum()), batch.to(self.device)
-        states = self.model(batch.tokens)
-        smoothing = self.recipe.train.label_smoothing
-        return BatchLoss(*smoothed_loss(states, self.model.output_weight, batch.labels, smoothing), tokens)
+        states, weight = self.model.loss_factors(self.model(batch.tokens))
+        return BatchLoss(*smoothed_loss(states, weight, batch.labels, self.recipe.train.label_smoothing), tokens)
 
     def measure(self) -> Validation | None:
         """Perplexity of held-out text."""

@@ -24,9 +24,6 @@ from undivided.training.tasks.contract import BatchLoss, Validation
 from undivided.training.tasks.rows import Row, drop_long_rows, encode_texts, measure_rows, read_good_texts
 from undivided.training.tasks.single_stack import SingleStackTask
 
-MASK = UNK
-"""`<unk>` never occurs in text, since bytes spell every character: it stands for what is hidden."""
-
 
 class Masked(NamedTuple):
     """A text with some tokens hidden."""
@@ -40,7 +37,7 @@ def prepend_bos(row: Row) -> Tensor:
     return torch.cat([torch.tensor([BOS]), torch.from_numpy(row.astype(np.int64))])
 
 
-def mask_tokens(tokens: Tensor, share: float, vocabulary: int, *key: int) -> Masked:
+def mask_tokens(tokens: Tensor, share: float, vocabulary: int, *key: int, mask: int = UNK) -> Masked:
     """Ask for a share of the tokens: 8 in 10 of them are hidden, 1 is another token, 1 is left (Devlin et al., 2019).
 
     A function of the key alone.
@@ -49,7 +46,7 @@ def mask_tokens(tokens: Tensor, share: float, vocabulary: int, *key: int) -> Mas
     words = tokens > EOS
     # Of each text at least one: the one of least chance.
     asked = words & ((chance < share) | (chance == chance.masked_fill(~words, 2.0).min()))
-    replaced = torch.where(asked & (what < 0.8), MASK, tokens)
+    replaced = torch.where(asked & (what < 0.8), mask, tokens)
     random_tokens = EOS + 1 + (other * (vocabulary - EOS - 1)).long()
     replaced = torch.where(asked & (what >= 0.8) & (what < 0.9), random_tokens, replaced)
     return Masked(replaced, torch.where(asked, tokens, PAD))
@@ -81,7 +78,10 @@ class MaskedTask(SingleStackTask[EncoderOnly]):
 
     def _mask_rows(self, rows: Sequence[Row], seed: int, keys: Sequence[int] | np.ndarray) -> TextBatch:
         share, vocabulary = self.recipe.train.mask, len(self.subwords)
-        found = [mask_tokens(prepend_bos(row), share, vocabulary, seed, int(key)) for row, key in zip(rows, keys, strict=True)]
+        found = [
+            mask_tokens(prepend_bos(row), share, vocabulary, seed, int(key), mask=self.subwords.mask)
+            for row, key in zip(rows, keys, strict=True)
+        ]
         tokens, labels = (pad_rows([part.numpy() for part in parts]) for parts in zip(*found, strict=True))
         return TextBatch(tokens, labels)
 

@@ -3,74 +3,104 @@
 // Rows of x times a weight of shape [out, in], plus a bias.
 export function linear(x, rows, weight, bias) {
   const [out, width] = weight.shape;
-  const result = new Float32Array(rows * out);
-  let row = 0;
-  for (; row + 4 <= rows; row += 4) fourRows(x, row, weight.data, width, out, result);
-  for (; row < rows; row++) oneRow(x, row, weight.data, width, out, result);
-  if (bias) for (let at = 0; at < result.length; at++) result[at] += bias.data[at % out];
-  return result;
-}
-
-// Four rows and two outputs at a time: a number that was read serves several sums.
-function fourRows(x, row, weight, width, out, result) {
-  const a = row * width;
-  const b = a + width;
-  const c = b + width;
-  const d = c + width;
-  for (let to = 0; to < out; to += 2) {
-    const first = to * width;
-    // The last of an odd number of outputs is computed twice.
-    const second = to + 1 < out ? first + width : first;
-    let a1 = 0, b1 = 0, c1 = 0, d1 = 0, a2 = 0, b2 = 0, c2 = 0, d2 = 0;
-    for (let at = 0; at < width; at++) {
-      const one = weight[first + at];
-      const two = weight[second + at];
-      const xa = x[a + at];
-      const xb = x[b + at];
-      const xc = x[c + at];
-      const xd = x[d + at];
-      a1 += one * xa;
-      b1 += one * xb;
-      c1 += one * xc;
-      d1 += one * xd;
-      a2 += two * xa;
-      b2 += two * xb;
-      c2 += two * xc;
-      d2 += two * xd;
-    }
-    store(result, row * out + to, out, a1, b1, c1, d1);
-    if (second > first) store(result, row * out + to + 1, out, a2, b2, c2, d2);
+  const packed = (weight.packed ??= packOutputs(weight));
+  // Four rows at a time: the last rows of the result may be of padding.
+  const result = new Float32Array(4 * Math.ceil(rows / 4) * out);
+  const four = new Float64Array(4 * width);
+  for (let row = 0; row < rows; row += 4) {
+    if (row + 1 === rows) oneRow(x, row, packed, width, out, result);
+    else fourRows(interleaveRows(x, row, Math.min(4, rows - row), width, four), packed, width, out, row * out, result);
   }
+  if (bias) addBias(result, bias.data, rows, out);
+  return result.subarray(0, rows * out);
 }
 
-function store(result, place, out, a, b, c, d) {
-  result[place] = a;
-  result[place + out] = b;
-  result[place + 2 * out] = c;
-  result[place + 3 * out] = d;
+// The order in which products read a weight: for every four outputs, the four numbers of the first input, of the second, …
+function packOutputs({ data, shape: [out, width] }) {
+  const packed = new Float32Array(4 * Math.ceil(out / 4) * width);
+  for (let to = 0; to < out; to++) {
+    const block = (to - (to % 4)) * width + (to % 4);
+    for (let at = 0; at < width; at++) packed[block + 4 * at] = data[to * width + at];
+  }
+  return packed;
+}
+
+// The same for up to four rows of x; the others are 0.
+function interleaveRows(x, row, count, width, four) {
+  four.fill(0);
+  for (let each = 0; each < count; each++) for (let at = 0; at < width; at++) four[4 * at + each] = x[(row + each) * width + at];
+  return four;
+}
+
+// Four rows and four outputs at a time: sixteen sums, and each number that was read serves four of them.
+function fourRows(four, packed, width, out, place, result) {
+  let next = 0;
+  for (let to = 0; to < out; to += 4) {
+    let a1 = 0, a2 = 0, a3 = 0, a4 = 0, b1 = 0, b2 = 0, b3 = 0, b4 = 0;
+    let c1 = 0, c2 = 0, c3 = 0, c4 = 0, d1 = 0, d2 = 0, d3 = 0, d4 = 0;
+    for (let at = 0; at < 4 * width; at += 4) {
+      const w1 = packed[next];
+      const w2 = packed[next + 1];
+      const w3 = packed[next + 2];
+      const w4 = packed[next + 3];
+      next += 4;
+      const a = four[at];
+      a1 += a * w1;
+      a2 += a * w2;
+      a3 += a * w3;
+      a4 += a * w4;
+      const b = four[at + 1];
+      b1 += b * w1;
+      b2 += b * w2;
+      b3 += b * w3;
+      b4 += b * w4;
+      const c = four[at + 2];
+      c1 += c * w1;
+      c2 += c * w2;
+      c3 += c * w3;
+      c4 += c * w4;
+      const d = four[at + 3];
+      d1 += d * w1;
+      d2 += d * w2;
+      d3 += d * w3;
+      d4 += d * w4;
+    }
+    const here = place + to;
+    const left = out - to;
+    store(result, here, left, a1, a2, a3, a4);
+    store(result, here + out, left, b1, b2, b3, b4);
+    store(result, here + 2 * out, left, c1, c2, c3, c4);
+    store(result, here + 3 * out, left, d1, d2, d3, d4);
+  }
 }
 
 // One row and four outputs at a time.
-function oneRow(x, row, weight, width, out, result) {
-  const begin = row * width;
-  let to = 0;
-  for (; to + 4 <= out; to += 4) {
-    const start = to * width;
+function oneRow(x, row, packed, width, out, result) {
+  let next = 0;
+  for (let to = 0; to < out; to += 4) {
     let a = 0, b = 0, c = 0, d = 0;
-    for (let at = 0; at < width; at++) {
-      const each = x[begin + at];
-      a += weight[start + at] * each;
-      b += weight[start + width + at] * each;
-      c += weight[start + 2 * width + at] * each;
-      d += weight[start + 3 * width + at] * each;
+    for (let at = row * width; at < (row + 1) * width; at++) {
+      const each = x[at];
+      a += each * packed[next];
+      b += each * packed[next + 1];
+      c += each * packed[next + 2];
+      d += each * packed[next + 3];
+      next += 4;
     }
-    store(result, row * out + to, 1, a, b, c, d);
+    store(result, row * out + to, out - to, a, b, c, d);
   }
-  for (; to < out; to++) {
-    let sum = 0;
-    for (let at = 0; at < width; at++) sum += weight[to * width + at] * x[begin + at];
-    result[row * out + to] = sum;
-  }
+}
+
+// Four outputs of a row, or as many as are left of it.
+function store(result, place, left, a, b, c, d) {
+  result[place] = a;
+  if (left > 1) result[place + 1] = b;
+  if (left > 2) result[place + 2] = c;
+  if (left > 3) result[place + 3] = d;
+}
+
+function addBias(result, bias, rows, out) {
+  for (let row = 0; row < rows; row++) for (let to = 0; to < out; to++) result[row * out + to] += bias[to];
 }
 
 export function add(left, right) {
@@ -82,19 +112,19 @@ export function add(left, right) {
 export const NORM_EPSILON = 1e-5;
 
 // Mean and standard deviation of one row, as LayerNorm uses them.
-export function moments(x, start, width) {
+export function moments(x, start, width, epsilon = NORM_EPSILON) {
   let mean = 0;
   for (let at = 0; at < width; at++) mean += x[start + at] / width;
   let variance = 0;
   for (let at = 0; at < width; at++) variance += (x[start + at] - mean) ** 2 / width;
-  return { mean, deviation: Math.sqrt(variance + NORM_EPSILON) };
+  return { mean, deviation: Math.sqrt(variance + epsilon) };
 }
 
-export function layerNorm(x, { weight, bias }) {
+export function layerNorm(x, { weight, bias }, epsilon = NORM_EPSILON) {
   const width = weight.data.length;
   const result = new Float32Array(x.length);
   for (let start = 0; start < x.length; start += width) {
-    const { mean, deviation } = moments(x, start, width);
+    const { mean, deviation } = moments(x, start, width, epsilon);
     for (let at = 0; at < width; at++) result[start + at] = ((x[start + at] - mean) / deviation) * weight.data[at] + bias.data[at];
   }
   return result;
@@ -141,7 +171,9 @@ function errorFunction(x) {
   return Math.sign(x) * (1 - Math.exp(-size * size) / Math.sqrt(Math.PI) / (size + fraction));
 }
 
-const swish = (x) => x / (1 + Math.exp(-x));
+export const sigmoid = (x) => 1 / (1 + Math.exp(-x));
+
+const swish = (x) => x * sigmoid(x);
 
 const ACTIVATIONS = {
   relu: (x) => Math.max(0, x),

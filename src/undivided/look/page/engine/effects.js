@@ -6,8 +6,9 @@ import { rowsOf } from "./model.js";
 // How far an embedding is scaled up and down to measure a derivative: small for a straight line, large for 32-bit numbers.
 const SMALL = 0.01;
 
-// The log-probability of each written token, `T`; a memory that was computed before saves the encoder.
+// The log-probability of each written token, `T`, or of what else the model found; a memory that was computed before saves the encoder.
 function writtenScores(model, pass, run, memory = null) {
+  if (model.scoreShown) return model.scoreShown(pass, run);
   const { states } = model.decode(memory ?? model.encode(pass.src, run), pass.tgtIn, run);
   const rows = rowsOf(model.logits(states), model.tensors.output_weight.shape[0]);
   return rows.map((row, place) => logSoftmax(row)[pass.tgt[place]]);
@@ -18,10 +19,10 @@ const total = (scores) => scores.reduce((sum, score) => sum + score, 0);
 // How much the log-probability of the translation falls without each head: calls `found` with { use, layer, head, lost }.
 export async function measureHeads(model, pass, run, pause, found) {
   const before = total(writtenScores(model, pass, run, pass.memory));
-  for (const use of ["cross", "decoder", "encoder"]) {
-    const layers = use === "encoder" ? model.config.encoder_layers : model.config.decoder_layers;
+  for (const use of model.uses) {
+    const [layers, heads] = model.attentionShape(use);
     for (let layer = 0; layer < layers; layer++) {
-      for (let head = 0; head < model.config.n_heads; head++) {
+      for (let head = 0; head < heads; head++) {
         await pause();
         const without = { ...run, off: new Set([...run.off, `${use} ${layer} ${head}`]) };
         const after = total(writtenScores(model, pass, without, use === "encoder" ? null : pass.memory));

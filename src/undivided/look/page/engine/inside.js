@@ -22,9 +22,9 @@ export function recordPass(model, src, tgt, run) {
 
 // The weights of one use, `L H rows columns`.
 export function attentionOf(model, pass, use) {
-  const layers = use === "encoder" ? model.config.encoder_layers : model.config.decoder_layers;
+  const [layers, heads] = model.attentionShape(use);
   const [rows, columns] = { encoder: [pass.src, pass.src], decoder: [pass.tgtIn, pass.tgtIn], cross: [pass.tgtIn, pass.src] }[use];
-  const shape = [layers, model.config.n_heads, rows.length, columns.length];
+  const shape = [layers, heads, rows.length, columns.length];
   const data = new Float32Array(shape.reduce((product, size) => product * size, 1));
   const name = { encoder: ["encoder", "self"], decoder: ["decoder", "self"], cross: ["decoder", "cross"] }[use];
   for (let layer = 0; layer < layers; layer++) data.set(pass.record.get(`${name[0]}.${layer}.${name[1]}.weights`), (layer * data.length) / layers);
@@ -35,7 +35,7 @@ const token = (subwords, id) => ({ id, piece: subwords.pieces[id], word: -1 });
 
 // What is read, written and predicted at each position, by the model and by each of its layers (logit lens).
 export function stepsOf(model, pass, subwords, temperature) {
-  const lenses = pass.layers.slice(0, -1).map((layer) => predictions(model, model.logits(model.norm("decoder_norm", layer)), temperature));
+  const lenses = pass.layers.slice(0, -1).map((layer) => predictions(model, model.lens(layer), temperature));
   const last = predictions(model, pass.record.get("logits"), temperature);
   return pass.tgt.map((written, place) => {
     const scores = last[place];
@@ -66,12 +66,14 @@ export function logProbability(steps) {
 
 // Similarities and neighbours of the tokens, before and after the encoder. [paper 3.4, 3.5]
 export function spaceOf(model, pass, tokenizer) {
+  const longest = Math.max(pass.src.length, pass.tgt.length, MIN_POSITIONS);
+  if (model.single) return ownSpace(model, pass, tokenizer.source, positionTable(model, longest));
   const [source, target] = ["source", "target"].map((side) => model.tensors[`${side}_embedding.weight`]);
   const pick = (weight, ids) => unitRows(ids.map((id) => weight.data.subarray(id * model.width, (id + 1) * model.width)));
   const [here, there] = [pick(source, pass.src), pick(target, pass.tgt)];
-  const memory = unitRows(rowsOf(pass.memory, model.width));
+  const memory = unitRows(rowsOf(pass.memory, model.memoryWidth ?? model.width));
   return {
-    positions: positionTable(model, Math.max(pass.src.length, pass.tgt.length, MIN_POSITIONS)),
+    positions: positionTable(model, longest),
     source: cosines(here, here),
     target: cosines(there, there),
     across: source === target ? cosines(there, here) : null,
@@ -81,8 +83,16 @@ export function spaceOf(model, pass, tokenizer) {
   };
 }
 
+// The same of a single stack: what its tokens are as they enter it.
+function ownSpace(model, pass, subwords, positions) {
+  const weight = model.tensors["source_embedding.weight"];
+  const ids = pass.src.length ? pass.src : pass.tgt;
+  const own = unitRows(ids.map((id) => weight.data.subarray(id * model.width, (id + 1) * model.width)));
+  return { positions, source: cosines(own, own), source_neighbours: neighbours(own, ids, weight, subwords), target: null, across: null, memory: null, target_neighbours: [] };
+}
+
 function positionTable(model, wanted) {
-  if (model.config.positions === "none") return null;
+  if (model.config.positions === "none" || !model.positionRows) return null;
   const rows = Math.min(wanted, model.config.position_limit ?? wanted);
   return { shape: [rows, model.width], data: model.positionRows(rows).slice() };
 }

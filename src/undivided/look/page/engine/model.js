@@ -7,6 +7,8 @@ import { activate, add, layerNorm, linear } from "./arithmetic.js";
 export const AS_TRAINED = { off: new Set(), mask: true, positions: true, scale: true, scaled: null, record: null };
 
 export class Transformer {
+  uses = ["cross", "decoder", "encoder"];
+
   constructor(config, tensors) {
     Object.assign(this, { config, tensors, width: config.d_model, keyWidth: config.key_width, valueWidth: config.value_width });
     this.sinusoids = new Float32Array(0);
@@ -20,7 +22,7 @@ export class Transformer {
 
   norm(name, x) {
     const weight = this.tensors[`${name}.weight`];
-    return weight ? layerNorm(x, { weight, bias: this.tensors[`${name}.bias`] }) : x;
+    return weight ? layerNorm(x, { weight, bias: this.tensors[`${name}.bias`] }, this.config.norm_epsilon) : x;
   }
 
   // Embeddings × √d_model + positions, `T D`. [paper 3.4, 3.5]
@@ -58,6 +60,17 @@ export class Transformer {
     if (learned) return learned.data.subarray(0, length * this.width);
     if (this.sinusoids.length < length * this.width) this.sinusoids = fixedPositions(2 * length, this.width, this.config.positions);
     return this.sinusoids.subarray(0, length * this.width);
+  }
+
+  // How many layers and heads attend in one use.
+  attentionShape(use) {
+    const layers = use === "encoder" ? this.config.encoder_layers : this.config.decoder_layers;
+    return [this.uses.includes(use) ? layers : 0, this.config.n_heads];
+  }
+
+  // What is read and written for a text: source ids, ids that the search must begin with, and the length that its limit follows from.
+  begin(ids, prefix) {
+    return { src: ids, forced: prefix, length: ids.length };
   }
 
   // The output of the encoder, `S D`.
@@ -161,29 +174,40 @@ export class Transformer {
     const scale = run.scale ? keyWidth ** -0.5 : 1;
     const scores = new Float64Array(seen.length);
     for (let head = 0; head < this.config.n_heads; head++) {
+      const on = run.off.has(`${use} ${layer} ${head}`) ? 0 : 1;
       let [most, sum] = [-Infinity, 0];
-      seen.forEach((column, at) => {
-        let dot = 0;
-        const key = keys[column];
-        for (let k = head * keyWidth; k < (head + 1) * keyWidth; k++) dot += query[k] * key[k];
-        scores[at] = dot * scale;
+      for (let at = 0; at < scores.length; at++) {
+        scores[at] = scale * dotOf(query, keys[seen[at]], head * keyWidth, (head + 1) * keyWidth);
         if (scores[at] > most) most = scores[at];
-      });
+      }
       for (let at = 0; at < scores.length; at++) sum += scores[at] = Math.exp(scores[at] - most);
-      const on = run.off.has(`${use} ${layer} ${head}`) ? 0 : 1 / sum;
-      seen.forEach((column, at) => {
-        const weight = scores[at] * on;
-        put?.(head, column, weight);
-        const value = values[column];
-        for (let v = head * valueWidth; v < (head + 1) * valueWidth; v++) context[v] += weight * value[v];
-      });
+      for (let at = 0; at < scores.length; at++) {
+        const weight = (scores[at] * on) / sum;
+        put?.(head, seen[at], weight);
+        addTimes(context, weight, values[seen[at]], head * valueWidth, (head + 1) * valueWidth);
+      }
     }
+  }
+
+  // What would be predicted if a layer, whose output this is, were the last.
+  lens(layer) {
+    return this.logits(this.norm("decoder_norm", layer));
   }
 
   // States `T D` → logits `T V`. [paper 3.4]
   logits(states) {
     return linear(states, states.length / this.width, this.tensors.output_weight, this.tensors.output_bias);
   }
+}
+
+function dotOf(left, right, start, end) {
+  let sum = 0;
+  for (let at = start; at < end; at++) sum += left[at] * right[at];
+  return sum;
+}
+
+function addTimes(into, weight, values, start, end) {
+  for (let at = start; at < end; at++) into[at] += weight * values[at];
 }
 
 // A matrix as views of its rows.
@@ -206,9 +230,10 @@ function fixedPositions(length, width, kind) {
   const table = new Float32Array(length * width);
   for (let place = 0; place < length; place++) {
     for (let at = 0; at < width; at++) {
-      const pair = kind === "halves" ? at % (width / 2) : Math.floor(at / 2);
-      const angle = place * 10000 ** ((-2 * pair) / width);
-      const sine = kind === "halves" ? at < width / 2 : at % 2 === 0;
+      const halves = kind === "halves" || kind === "marian";
+      const pair = halves ? at % (width / 2) : Math.floor(at / 2);
+      const angle = place * 10000 ** (-pair / (kind === "marian" ? Math.max(1, width / 2 - 1) : width / 2));
+      const sine = halves ? at < width / 2 : at % 2 === 0;
       table[place * width + at] = kind === "index" ? place : sine ? Math.sin(angle) : Math.cos(angle);
     }
   }

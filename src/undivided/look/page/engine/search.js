@@ -1,24 +1,25 @@
 // Beam search (greedy with one beam) and sampling over one sentence: undivided.inference.search in JavaScript. [paper 6.1]
 
 import { logSoftmax } from "./arithmetic.js";
-import { branch, firstBeam, startDecoding, stepBeams } from "./stepping.js";
+import { CACHED } from "./stepping.js";
 import { BOS, EOS, PAD, UNK } from "./subwords.js";
 import { BeamTree, lengthPenalty } from "./tree.js";
 
 // The best translation { tokens, log_probability, score, finished } and the tree of the search.
 // `settings` are those of SearchConfig; `prefix` is how the translation begins; `pause` is awaited between steps.
 export async function search(model, memory, sourceLength, settings, prefix, run, pause) {
-  const most = model.config.position_limit ?? Infinity;
+  const most = Math.min(model.config.position_limit ?? Infinity, settings.longest ?? Infinity);
+  const steps = model.stepping ?? CACHED;
   const limit = Math.max(Math.min(sourceLength - 1 + settings.max_extra, most), prefix.length ? prefix.length + 1 : 0);
-  const job = { model, settings, prefix, run, pause, limit, shared: startDecoding(model, memory), tree: new BeamTree() };
+  const job = { model, settings, prefix, run, pause, limit, steps, shared: steps.start(model, memory), tree: new BeamTree() };
   const best = settings.sample ? await drawOne(job) : (await beamSearch(job))[0];
   return { best, branches: job.tree.finish(best, limit, settings) };
 }
 
 async function beamSearch(job) {
-  const { settings, tree, limit } = job;
+  const { settings, tree, limit, steps } = job;
   const finished = [];
-  let beams = [{ ...firstBeam(job.model), total: 0 }];
+  let beams = [{ ...steps.first(job.model, job.shared), total: 0 }];
   while (beams.length) {
     await job.pause();
     const length = beams[0].tokens.length + 1;
@@ -28,7 +29,7 @@ async function beamSearch(job) {
     const kept = [...candidates.keys()].filter((place) => candidates[place].token !== EOS).slice(0, settings.beam_size);
     tree.add(candidates, kept);
     const before = beams;
-    beams = kept.map((place) => ({ ...branch(before[candidates[place].parent], candidates[place].token), total: candidates[place].total }));
+    beams = kept.map((place) => ({ ...steps.branch(before[candidates[place].parent], candidates[place].token), total: candidates[place].total }));
     if (!beams.length || isDecided(finished, beams[0].total, length, limit, settings)) break;
     if (length >= limit) {
       for (const beam of beams) if (!finished.length) addHypothesis(finished, beam.tokens, beam.total, length, false, settings);
@@ -39,18 +40,22 @@ async function beamSearch(job) {
 }
 
 // The best continuations of all beams, best first: { parent, token, total }.
-function bestCandidates({ model, shared, settings, prefix, run }, beams, count) {
+function bestCandidates({ model, steps, shared, settings, prefix, run }, beams, count) {
   const found = [];
-  stepBeams(model, shared, beams, run).forEach((logits, parent) => {
-    const scores = allowedScores(logits, settings, prefix, beams[parent].tokens);
+  const logits = steps.step(model, shared, beams, run);
+  for (const [parent, { total: before, tokens }] of beams.entries()) {
+    const scores = allowedScores(logits[parent], settings, prefix, tokens);
+    // What a candidate must exceed; most tokens do not.
+    let bound = found.length === count ? found[count - 1].total : -Infinity;
     for (let token = 0; token < scores.length; token++) {
-      const total = beams[parent].total + scores[token];
-      if (total === -Infinity || (found.length === count && !(total > found[count - 1].total))) continue;
+      const total = before + scores[token];
+      if (!(total > bound)) continue;
       let place = Math.min(found.length, count - 1);
       for (; place > 0 && total > found[place - 1].total; place--) found[place] = found[place - 1];
       found[place] = { parent, token, total };
+      if (found.length === count) bound = found[count - 1].total;
     }
-  });
+  }
   return found;
 }
 
@@ -87,17 +92,17 @@ function isDecided(finished, best, length, limit, settings) {
 }
 
 // One translation drawn at random; the same seed draws the same.
-async function drawOne({ model, shared, settings, prefix, run, limit, tree, pause }) {
+async function drawOne({ model, steps, shared, settings, prefix, run, limit, tree, pause }) {
   const random = randomNumbers(settings.seed);
-  let beam = firstBeam(model);
+  let beam = steps.first(model, shared);
   let total = 0;
   for (let length = 1; ; length++) {
     await pause();
-    const scores = allowedScores(stepBeams(model, shared, [beam], run)[0], settings, prefix, beam.tokens);
+    const scores = allowedScores(steps.step(model, shared, [beam], run)[0], settings, prefix, beam.tokens);
     const token = drawToken(scores, random());
     total += scores[token];
     tree.add([{ parent: 0, token, total, ended: token === EOS }], token === EOS ? [] : [0]);
-    if (token !== EOS) beam = branch(beam, token);
+    if (token !== EOS) beam = steps.branch(beam, token);
     if (token === EOS || length >= limit) {
       const finished = token === EOS;
       return { tokens: beam.tokens, log_probability: total, score: total / lengthPenalty(length, settings), finished };

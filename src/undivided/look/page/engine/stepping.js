@@ -3,22 +3,22 @@
 import { add } from "./arithmetic.js";
 import { BOS } from "./subwords.js";
 
-// What every beam of a sentence shares.
-export function startDecoding(model, memory) {
-  const layers = Array.from({ length: model.config.decoder_layers }, (_, layer) => model.readMemory(layer, memory));
+// What every beam of a sentence shares; a decoder without an encoder has no memory.
+function startDecoding(model, memory) {
+  const layers = memory && Array.from({ length: model.config.decoder_layers }, (_, layer) => model.readMemory(layer, memory));
   return { memory, layers };
 }
 
-export function firstBeam(model) {
+function firstBeam(model) {
   return { tokens: [], past: Array.from({ length: model.config.decoder_layers }, () => ({ keys: [], values: [] })) };
 }
 
-export function branch(beam, token) {
+function branch(beam, token) {
   return { tokens: [...beam.tokens, token], past: beam.past.map(({ keys, values }) => ({ keys: [...keys], values: [...values] })) };
 }
 
 // The logits of the next token after each beam: a list of rows `V`. All beams have the same length.
-export function stepBeams(model, shared, beams, run) {
+function stepBeams(model, shared, beams, run) {
   if (!run.mask) return beams.map((beam) => unmaskedLogits(model, shared.memory, [BOS, ...beam.tokens], run));
   const { width } = model;
   let x = new Float32Array(beams.length * width);
@@ -26,8 +26,8 @@ export function stepBeams(model, shared, beams, run) {
   for (let layer = 0; layer < model.config.decoder_layers; layer++) {
     const here = `decoder.${layer}`;
     x = sublayer(model, `${here}.residuals.0.norm`, x, (input) => stepSelf(model, layer, beams, input, run));
-    x = sublayer(model, `${here}.residuals.1.norm`, x, (input) => model.attendAcross(`${here}.cross_attention`, layer, input, shared.layers[layer], run));
-    x = sublayer(model, `${here}.residuals.2.norm`, x, (input) => model.feedForward(here, input, run));
+    if (shared.layers) x = sublayer(model, `${here}.residuals.1.norm`, x, (input) => model.attendAcross(`${here}.cross_attention`, layer, input, shared.layers[layer], run));
+    x = sublayer(model, `${here}.residuals.${shared.layers ? 2 : 1}.norm`, x, (input) => model.feedForward(here, input, run));
   }
   const logits = model.logits(model.norm("decoder_norm", x));
   const size = logits.length / beams.length;
@@ -59,3 +59,6 @@ function unmaskedLogits(model, memory, tokens, run) {
   const { states } = model.decode(memory, tokens, run);
   return model.logits(states.subarray(states.length - model.width));
 }
+
+// How search steps through a model: any other model brings its own.
+export const CACHED = { start: startDecoding, first: firstBeam, branch, step: stepBeams };

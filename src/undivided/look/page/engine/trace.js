@@ -39,7 +39,7 @@ export function traceHead(model, pass, run, { use, layer, head, position }) {
     headOut: cut(context, valueWidth),
     ...sublayerRow(model, pass, here, position),
     feed: feedRow(model, pass, `${stack}.${layer}.feed`, position),
-    end: stack === "decoder" ? predictionRow(model, pass, position) : null,
+    end: isPredicted(model, pass, stack, position) ? predictionRow(model, pass, position) : null,
     memory: stack === "encoder" ? rowOf(pass, "memory", position, model.width) : null,
   };
 }
@@ -49,7 +49,7 @@ function sublayerRow(model, pass, here, position) {
   const parts = {};
   for (const part of ["x", "input", "out", "sum", "result"]) parts[part] = rowOf(pass, `${here}.${part}`, position, model.width);
   const normed = model.config.norm === "pre" ? parts.x : parts.sum;
-  return { ...parts, moments: moments(normed, 0, model.width) };
+  return { ...parts, moments: moments(normed, 0, model.width, model.config.norm_epsilon) };
 }
 
 function feedRow(model, pass, here, position) {
@@ -62,12 +62,17 @@ function feedRow(model, pass, here, position) {
   };
 }
 
+// Every position of a decoder leads to a prediction; of a single stack that reads, those that its head reads.
+function isPredicted(model, pass, stack, position) {
+  return stack === "decoder" || (model.single && position * model.width < pass.record.get("states").length);
+}
+
 function predictionRow(model, pass, position) {
   const size = model.tensors.output_weight.shape[0];
   const logits = rowOf(pass, "logits", position, size);
   const chances = softmax(logits);
   const likely = largest(logits, Math.min(LIKELY, size)).map((id) => ({ id, logit: logits[id], probability: chances[id] }));
-  return { state: rowOf(pass, "states", position, model.width), vocabulary: size, likely };
+  return { state: rowOf(pass, "states", position, model.width), vocabulary: size, likely, head: model.head ?? null };
 }
 
 // The residual stream of one position: what enters, and after every sub-layer the sum so far with what was added.
@@ -75,7 +80,7 @@ export function traceStream(model, pass, { stack, position }) {
   const side = stack === "encoder" ? "source" : "target";
   const first = rowOf(pass, `${side}.embedded`, position, model.width);
   const points = [{ name: "embedding", layer: -1, vector: first, added: null }];
-  const names = stack === "encoder" ? ["self", "feed"] : ["self", "cross", "feed"];
+  const names = ["self", "cross", "feed"].filter((name) => pass.record.has(`${stack}.0.${name}.out`));
   for (let layer = 0; layer < model.config[`${stack}_layers`]; layer++) {
     for (const name of names) {
       const here = `${stack}.${layer}.${name}`;

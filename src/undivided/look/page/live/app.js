@@ -2,7 +2,7 @@
 
 import { palette } from "../colour.js";
 import { prepare } from "../data.js";
-import { h, signed } from "../dom.js";
+import { bringToTop, h, signed } from "../dom.js";
 import { createStore } from "../store.js";
 import { createViewStore, keptChoices, languageChoice, navigation, part, VIEWS } from "../view.js";
 import { interfaceLanguage, say, setLanguage } from "../words.js";
@@ -10,6 +10,7 @@ import { asTrained, CHANGE_KEYS, changesPanel, isChanged, searchSettings, whatIf
 import { startEngine } from "./client.js";
 import { figureOne } from "./figure.js";
 import { headSection } from "./head.js";
+import { nextTask, replaceInSlices, whenIdle } from "./slices.js";
 import { streamSection } from "./stream.js";
 import { walkSection, walkTitle } from "./walk.js";
 
@@ -18,12 +19,27 @@ const AFTER_A_KEY = 30;
 
 const textOf = (id) => document.getElementById(id).textContent;
 
-export function mountLive(element) {
+// What a page depends on and is made of, for each kind of model: this is that of a Transformer.
+// `focus(about)` is what is looked at first, `keys` are the values on which an answer depends, `question(values, about)` is what the
+// model is asked, `first(about)` are further values, and `parts(page, rebuild)` gives { header, sections }.
+const TRANSLATOR = {
+  focus: (about) => ({ use: "cross", layer: about.model.decoder_layers - 1, head: 0, position: 0 }),
+  first: () => ({}),
+  keys: ["text", ...CHANGE_KEYS],
+  question: writerQuestion,
+  parts: translatorParts,
+};
+
+export function writerQuestion({ text, off, mask, positions, scale, prefix, ...values }, about) {
+  return { text, settings: searchSettings(about, values), changes: { off, mask, positions, scale }, prefix };
+}
+
+export function mountLive(element, kind = TRANSLATOR) {
   const about = JSON.parse(textOf("live-about"));
   const ask = startEngine(textOf("live-engine"));
   setLanguage(navigator.language.startsWith("ko") ? "ko" : "en");
-  const focus = { use: "cross", layer: about.model.decoder_layers - 1, head: 0, position: 0 };
-  const page = show(element, about, ask, { ...asTrained(about.search), text: about.text, state: "loading", focus, chosenKey: 0 });
+  const first = { text: about.text, state: "loading", focus: kind.focus(about), chosenKey: 0, ...kind.first(about) };
+  const page = show(element, { about, ask, kind }, { ...asTrained(about.search), ...first });
   const loaded = ask("load", { about, weights: textOf("live-weights") });
   document.getElementById("live-weights").remove();
   const ready = (changes) => page.current().set(changes);
@@ -31,9 +47,9 @@ export function mountLive(element) {
 }
 
 // The whole page in the chosen language. It is built anew where that changes, with the values it had.
-function show(element, about, ask, before) {
+function show(element, { about, ask, kind }, before) {
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  const pieces = (about.subwords.target ?? about.subwords.source).pieces;
+  const pieces = about.classes?.length ? about.classes : (about.subwords.target ?? about.subwords.source).pieces;
   const empty = { translation: null, baseline: null, look: null, lost: new Map(), worst: 1, view: null };
   const live = createStore({ ...empty, ...before, pieces, palette: palette(dark.matches) });
   let next = null;
@@ -42,22 +58,24 @@ function show(element, about, ask, before) {
   live.cleanups.push(() => dark.removeEventListener("change", repaint));
   const rebuild = () => {
     live.cleanups.forEach((cleanUp) => cleanUp());
-    next = show(element, about, ask, live.values);
+    next = show(element, { about, ask, kind }, live.values);
     document.querySelector(`.top-line input[value=${interfaceLanguage()}]`).focus();
   };
-  build(element, { about, ask, live }, rebuild);
-  followChanges({ about, ask, live });
+  const page = { about, ask, kind, live };
+  build(element, page, rebuild);
+  followChanges(page);
   return { current: () => next?.current() ?? live };
 }
 
 // Ask for a translation whenever what it depends on changes; a new question cancels the one before.
 function followChanges(page) {
-  const { live } = page;
+  const { live, kind } = page;
+  const wanted = (values) => JSON.stringify(kind.keys.map((key) => values[key]));
   let timer = 0;
   let { text } = live.values;
   let asked = live.values.look ? wanted(live.values) : "";
   live.cleanups.push(() => clearTimeout(timer));
-  live.on(["text", "state", ...CHANGE_KEYS], (values) => {
+  live.on(["state", ...kind.keys], (values) => {
     // Words that were forced belong to the text before.
     if (values.text !== text) [text, values.prefix] = [values.text, []];
     if (values.state === "loading" || wanted(values) === asked) return;
@@ -67,10 +85,7 @@ function followChanges(page) {
   });
 }
 
-const wanted = (values) => JSON.stringify(["text", ...CHANGE_KEYS].map((key) => values[key]));
-
-async function translate({ live, about, ask }) {
-  const { text, off, mask, positions, scale, prefix } = live.values;
+async function translate({ live, about, ask, kind }) {
   live.set({ state: "working" });
   const onPart = (name, value) => {
     if (name === "refused") live.set({ state: value.reason, tokens: value.tokens, translation: null, baseline: null });
@@ -78,15 +93,22 @@ async function translate({ live, about, ask }) {
     if (name === "look") live.set({ state: "done", lost: new Map(), look: value });
   };
   try {
-    await ask("look", { text, settings: searchSettings(about, live.values), changes: { off, mask, positions, scale }, prefix }, onPart);
+    await ask("look", kind.question(live.values, about), onPart);
   } catch (error) {
     live.set({ state: "failed", reason: error.message });
   }
 }
 
 function build(element, page, rebuild) {
-  const { live, about } = page;
   document.documentElement.lang = interfaceLanguage();
+  const { header, sections } = page.kind.parts(page, rebuild);
+  element.classList.add("look", "live");
+  const named = sections.map((section) => ({ title: section.getAttribute("aria-label"), element: section }));
+  element.replaceChildren(header, navigation(named), ...sections);
+}
+
+function translatorParts(page, rebuild) {
+  const { live, about } = page;
   const reset = () => live.set(asTrained(about.search));
   const shown = lookSections(page);
   const tryIt = part(say("Try it"), changesPanel(live, about, reset));
@@ -96,16 +118,14 @@ function build(element, page, rebuild) {
   const oneHead = part(say("One head, step by step"), oneHeadView(page, places));
   const stream = part(say("Residual stream"), streamSection(live, page.ask));
   const sections = [tryIt, attention, decoding, oneHead, stream, whatIf, positions, embeddings, part(walkTitle(about), walkSection(page))];
-  element.classList.add("look", "live");
-  const named = sections.map((section) => ({ title: section.getAttribute("aria-label"), element: section }));
-  element.replaceChildren(liveHeader(page, rebuild), navigation(named), ...sections);
+  return { header: liveHeader(page, rebuild), sections };
 }
 
 // The picture of the model beside the numbers of one head. A box leads to its numbers, here or in another section.
-function oneHeadView({ live, about, ask }, places) {
+export function oneHeadView({ live, about, ask, kind }, places) {
   const numbers = headSection(live, about, ask);
   const go = (element) => {
-    element.scrollIntoView({ block: "start" });
+    bringToTop(element);
     element.focus({ preventScroll: true });
   };
   const open = (name) => {
@@ -119,10 +139,10 @@ function oneHeadView({ live, about, ask }, places) {
     // The worker answers in order: when it has answered this, the numbers are there.
     return ask("encode", { texts: [] }).then(() => go(numbers.querySelector(`[data-step=${wantedStep}]`) ?? numbers));
   };
-  return h("div", { class: "columns figure-beside" }, h("section", { class: "card" }, h("h3", {}, say("The model")), figureOne(live, about, open)), h("section", { class: "card" }, numbers));
+  return h("div", { class: "columns figure-beside" }, h("section", { class: "card" }, h("h3", {}, say("The model")), (kind.figure ?? figureOne)(live, about, open)), h("section", { class: "card" }, numbers));
 }
 
-function liveHeader({ live, about }, rebuild) {
+export function liveHeader({ live, about, kind }, rebuild) {
   const { facts } = about;
   const input = h("textarea", { id: "live-text", rows: "2", lang: facts.source_lang || null, spellcheck: "false", oninput: () => live.set({ text: input.value.replaceAll("\n", " ") }) });
   input.value = live.values.text;
@@ -144,11 +164,11 @@ function liveHeader({ live, about }, rebuild) {
     h("p", { class: "sentence target", "aria-live": "polite" }, h("span", { class: "language" }, facts.target_lang || say("target")), result),
     compared,
     status,
-    h("p", { class: "note" }, factsLine(about)),
+    h("p", { class: "note" }, (kind.facts ?? factsLine)(about)),
   );
 }
 
-function statusText({ state, translation, tokens, reason }, about) {
+export function statusText({ state, translation, tokens, reason }, about) {
   if (state === "loading") return say("The model is being unpacked …");
   if (state === "empty") return say("Type a sentence; it is translated as you type.");
   if (state === "long") return say("This text has {tokens} subwords; the model was trained with at most {longest}. Give a shorter one.", { tokens, longest: about.longest });
@@ -165,14 +185,8 @@ function factsLine({ facts, stored, model }) {
   });
 }
 
-const nextTask = () => new Promise((go) => setTimeout(go));
-
-// A page that is hidden has no frames.
-const nextFrame = () => Promise.race([new Promise((go) => requestAnimationFrame(() => setTimeout(go))), new Promise((go) => setTimeout(go, 100))]);
-
-// The views of a look, each in a section that stays while its content is replaced, one after the other, so that the page answers.
-function lookSections({ live, ask }) {
-  const views = VIEWS.filter(([title]) => title !== "What if");
+// The views of a look, each in a section that stays while its content is replaced: those on the screen first, block by block.
+export function lookSections({ live, ask }, views = VIEWS.filter(([title]) => title !== "What if")) {
   const sections = views.map(([title]) => part(say(title), h("div", { class: "content" })));
   let store = null;
   let number = 0;
@@ -184,19 +198,22 @@ function lookSections({ live, ask }) {
     const cleanups = store?.cleanups ?? [];
     store = createViewStore(data, before ? keptChoices(before.values) : {});
     live.set({ view: store });
-    fillSaliency(store, data, sections[1], ask, () => mine === number);
-    for (const [at, [, view]] of views.entries()) {
-      await nextTask();
-      if (mine !== number) break;
-      const content = view(store, data);
-      // To lay it out takes as long as to build it: one section for each frame.
-      await nextFrame();
-      if (mine !== number) break;
-      sections[at].lastChild.replaceChildren(content);
+    const decoding = sections[views.findIndex(([title]) => title === "Decoding")];
+    if (decoding) fillSaliency(store, data, decoding, ask, () => mine === number);
+    const order = sections.map((section, at) => ({ at, far: distance(section) })).sort((one, other) => one.far - other.far);
+    for (const { at, far } of order) {
+      await (far ? whenIdle() : nextTask());
+      if (mine !== number || !(await replaceInSlices(sections[at].lastChild, views[at][1](store, data), () => mine === number))) break;
     }
     cleanups.forEach((cleanUp) => cleanUp());
   });
   return sections;
+}
+
+// How far a section is from the screen, in pixels; 0 where it can be seen.
+function distance(section) {
+  const { top, bottom } = section.getBoundingClientRect();
+  return Math.max(0, top - window.innerHeight, -bottom);
 }
 
 // Gradient × input takes many passes, so it is computed once the section is on the screen.
@@ -215,7 +232,7 @@ function fillSaliency(store, data, section, ask, current) {
 }
 
 // What each head is worth is measured while the switches are on the screen.
-function whenSeen({ live, ask }, card) {
+export function whenSeen({ live, ask }, card) {
   let visible = false;
   let measured = null;
   const measure = () => {

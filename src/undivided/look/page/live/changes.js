@@ -25,7 +25,7 @@ export function toggleHead(live, use, layer, head) {
   live.set({ off: off.includes(name) ? off.filter((each) => each !== name) : [...off, name] });
 }
 
-function slider(live, key, label, range, show = String) {
+export function slider(live, key, label, range, show = String) {
   const value = h("output", {});
   const input = h("input", { type: "range", ...range, oninput: () => live.set({ [key]: Number(input.value) }) });
   live.on([key], (values) => {
@@ -36,7 +36,7 @@ function slider(live, key, label, range, show = String) {
   return h("label", { class: "setting" }, h("span", {}, label), input, value);
 }
 
-function tick(live, key, label) {
+export function tick(live, key, label) {
   const input = h("input", { type: "checkbox", onchange: () => live.set({ [key]: input.checked }) });
   live.on([key], (values) => (input.checked = values[key]));
   return h("label", { class: "tick" }, input, h("span", {}, label));
@@ -66,11 +66,11 @@ export function changesPanel(live, about, reset) {
     about.model.positions === "none" ? null : tick(live, "positions", say("position encoding")),
   );
   const undo = h("button", { type: "button", class: "small", onclick: reset }, say("as trained"));
-  return h("div", { class: "changes" }, search, parts, changedList(live, about), undo);
+  return h("div", { class: "changes" }, search, about.model.kind === "recurrent" ? null : parts, changedList(live, about), undo);
 }
 
 // The heads that are off and the words that are forced; a click takes one back.
-function changedList(live, about) {
+export function changedList(live, about) {
   const list = h("p", { class: "flow changed", "aria-live": "polite" });
   live.on(["off", "prefix", "look"], ({ off, prefix, pieces }) => {
     const heads = off.map((name) => {
@@ -93,7 +93,7 @@ export function whatIfLive(live, about, watch) {
   return h("div", { class: "columns" }, headSwitches(live, about, watch), otherWords(live));
 }
 
-function headSwitches(live, about, watch) {
+export function headSwitches(live, about, watch) {
   const grids = Object.entries(about.uses).map(([use, name]) => {
     const layers = use === "encoder" ? about.model.encoder_layers : about.model.decoder_layers;
     const heads = about.model.n_heads;
@@ -131,7 +131,7 @@ function headSwitch(live, name, use, layer, head) {
   return button;
 }
 
-function otherWords(live) {
+export function otherWords(live) {
   const positions = h("p", { class: "flow positions" });
   const list = h("ul", { class: "others bars" });
   let place = 0;

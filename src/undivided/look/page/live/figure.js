@@ -72,12 +72,12 @@ function pressable(element, name, label, open) {
   return element;
 }
 
-function boxElement([name, kind, y, height, x, text], open) {
+export function boxElement([name, kind, y, height, x, text], open) {
   const words = svg("text", { x: x + WIDE / 2, y: y + height / 2 + 4, "text-anchor": "middle", class: height < 30 ? "thin" : null }, text);
   return pressable(svg("g", { class: `box ${kind}` }, svg("rect", { x, y, width: WIDE, height, rx: 5 }), words), name, text, open);
 }
 
-function positionLink(x, name, open) {
+export function positionLink(x, name, open) {
   const beside = x < 200 ? x - 20 : x + 20;
   const words = svg("text", { x: beside, y: 496, "text-anchor": x < 200 ? "end" : "start" }, say("positions"));
   return pressable(svg("g", { class: "box link" }, svg("rect", { x: x < 200 ? beside - 68 : beside - 4, y: 480, width: 72, height: 24, rx: 5 }), words), `${name}-positions`, say("positions"), open);

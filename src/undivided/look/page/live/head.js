@@ -3,6 +3,7 @@
 import { css } from "../colour.js";
 import { choice, h, percent, quoted, signed, tokenElement } from "../dom.js";
 import { say, sayParts } from "../words.js";
+import { nextFrame } from "./slices.js";
 import { largestSize, smallStrip, strip } from "./strip.js";
 
 export function headSection(live, about, ask) {
@@ -15,7 +16,8 @@ export function headSection(live, about, ask) {
       if (mine !== asked) return;
       const before = steps.contains(document.activeElement) ? document.activeElement.closest("li")?.dataset.step : null;
       steps.replaceChildren(...headSteps(live, about, trace, tokensOf(look, trace.use)));
-      if (before) steps.querySelector(`[data-step=${before}] [tabindex], [data-step=${before}] button`)?.focus();
+      // After the frame that lays them out: to focus now would lay the whole page out at once.
+      if (before) nextFrame().then(() => document.activeElement === document.body && steps.querySelector(`[data-step=${before}] [tabindex], [data-step=${before}] button`)?.focus({ preventScroll: true }));
     });
   };
   live.on(["look", "focus", "palette", "chosenKey"], refresh);
@@ -39,7 +41,9 @@ function headControls(live, about) {
   const names = { encoder: say("Encoder self"), decoder: say("Decoder self"), cross: say("Encoder–decoder") };
   const numbers = (count) => Array.from({ length: count }, (_, at) => [at, String(at + 1)]);
   const most = Math.max(about.model.encoder_layers, about.model.decoder_layers);
-  const uses = choice(say("Attention"), Object.entries(names), live.values.focus.use, change("use"));
+  const offered = Object.entries(names).filter(([use]) => use in about.uses);
+  const uses = choice(say("Attention"), offered, live.values.focus.use, change("use"));
+  uses.element.hidden = offered.length < 2;
   const layers = choice(say("Layer"), numbers(most), live.values.focus.layer, change("layer"));
   const heads = choice(say("Head"), numbers(about.model.n_heads), live.values.focus.head, change("head"));
   const positions = h("p", { class: "flow positions" });
@@ -92,7 +96,7 @@ function headSteps(live, about, trace, tokens) {
     step("residual", "x + Sublayer(x)", arrow(`${d}, ${d}`, d), say("The residual connection: what the attention found is added to what was there."), show("x + Sublayer(x)", trace.sum, { letters: "d_model" })),
     trace.pre ? null : normStep({ name: "attention", moments: trace.moments, vector: trace.result }),
     ...feedSteps(show, trace, d, normStep),
-    endStep(live, trace, d, tokens, show),
+    endStep(live, about, trace, d, tokens, show),
   ].filter(Boolean);
 }
 
@@ -152,7 +156,10 @@ function feedSteps(show, { feed, pre, width }, d, normStep) {
 }
 
 // The last layers lead to the prediction, or to the memory that every decoder layer reads.
-function endStep(live, trace, d, tokens, show) {
+function endStep(live, about, trace, d, tokens, show) {
+  if (!trace.end && about.classes?.length) {
+    return step("end", say("… the last layer"), arrow(d, d), say("After the last layer. The class is read from the first position alone."), show(say("state"), trace.memory, { letters: "d_model" }));
+  }
   if (!trace.end) {
     return step("end", say("… the encoder's output"), arrow(d, d), say("After the last layer: the keys and values of every decoder layer are made from it."), show(say("memory"), trace.memory, { letters: "d_model" }));
   }
@@ -160,11 +167,16 @@ function endStep(live, trace, d, tokens, show) {
   const bars = likely.map(({ id, logit, probability }) =>
     h("li", { class: live.values.pieces[id] === tokens.written[trace.position] ? "chosen" : "" }, tokenElement(live.values.pieces[id]), h("span", { class: "bar" }, h("span", { class: "fill", style: { width: `${100 * probability}%` } })), h("span", { class: "number" }, `${signed(logit, 1)} · ${percent(probability)}`)),
   );
+  const classes = about.classes?.length;
+  const told = classes
+    ? say("After the last layer: a logit for each of the {count} classes, and softmax over all of them.", { count: vocabulary })
+    : say("After the last layer: a logit for each of the {count} subwords, and softmax over all of them. These are the likeliest.", { count: vocabulary });
+  const through = { words: "LayerNorm(GELU(xW + b)) → ", class: about.subwords ? "tanh(xW + b) → " : "" }[trace.end.head] ?? "";
   return step(
     "end",
-    "Linear → softmax",
-    arrow(d, `V = ${vocabulary}`),
-    say("After the last layer: a logit for each of the {count} subwords, and softmax over all of them. These are the likeliest.", { count: vocabulary }),
+    `${through}Linear → softmax`,
+    arrow(d, `${classes ? "C" : "V"} = ${vocabulary}`),
+    told,
     show(say("state"), state, { letters: "d_model" }),
     h("ol", { class: "bars logits" }, ...bars),
   );

@@ -150,7 +150,7 @@ export function walkSection(page) {
 function stationOf(page, labels, stations, at, show) {
   const station = stations[at];
   const told = station[interfaceLanguage()];
-  const move = (label, to) => h("button", { type: "button", disabled: to < 0 || to >= stations.length, onclick: () => show(to, true) }, label);
+  const move = (label, to) => h("button", { type: "button", class: "small", disabled: to < 0 || to >= stations.length, onclick: () => show(to, true) }, label);
   return [
     h("p", { class: "note" }, fill(labels.station, { number: at + 1, count: stations.length })),
     h("h3", { tabindex: "-1" }, told.title),
@@ -166,7 +166,7 @@ function questionOf(page, labels, station, told) {
   const name = `walk-${station.name}`;
   const inputs = choices.map((_, at) => h("input", { type: "radio", name, value: String(at), onchange: () => (button.disabled = false) }));
   const result = h("p", { class: "note result", role: "status" });
-  const button = h("button", { type: "button", disabled: true, onclick: check }, labels.check);
+  const button = h("button", { type: "button", class: "small", disabled: true, onclick: check }, labels.check);
   async function check() {
     result.textContent = labels.wait;
     const { right, value } = await CHECKS[station.check](page);

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from undivided.core.cache import cache_folder
 from undivided.core.files import sha256_of, write_atomic
-from undivided.nn.backend.signatures import declare
+from undivided.nn.library.signatures import declare
 
 SOURCES = sorted(Path(__file__).with_name("c").glob("*.[ch]"))
 TRIAL = Path(__file__).with_name("trial.py")

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* What a kernel that can fail returns. */
-enum { OK = 0, NO_MEMORY = 1, BAD_INDEX = 2 };
+enum { OK = 0, NO_MEMORY = 1, BAD_INDEX = 2, UNSUPPORTED = 3 };
 
 #define WIDE 16
 typedef float wide __attribute__((vector_size(4 * WIDE), aligned(4), may_alias));
