@@ -325,8 +325,8 @@ def test_a_box_of_the_picture_leads_to_its_numbers(show, trained):
     tab.wait_for_selector("[data-step=end]")
     tab.locator(".box[data-name=encoder]").focus()
     tab.keyboard.press("Enter")
-    tab.locator(".one-head .controls fieldset").nth(2).locator("input[value='1']").check(force=True)
-    tab.locator(".one-head .controls fieldset").nth(1).locator("input[value='0']").check(force=True)
+    tab.locator(".one-head .controls fieldset").nth(2).locator("input[value='1']").check()
+    tab.locator(".one-head .controls fieldset").nth(1).locator("input[value='0']").check()
     wait_for(tab, ".one-head .keys tbody td:nth-child(6)", [percent(weight) for weight in seen.encoder[0, 1, 0]])
     assert tab.locator(".one-head [data-step=end] .bars").count() == 0
     tab.locator(".box[data-name=decoder-feed]").click()
@@ -351,21 +351,21 @@ def test_in_korean_and_back_at_every_width(show, trained, width, dark):
     tab = show(render_live(trained, LINES[0]), width, dark)
     tab.wait_for_selector(".embeddings .heat")
     english = tab.locator("nav").text_content()
-    tab.locator(".top-line input[value=ko]").check(force=True)
+    tab.locator(".top-line input[value=ko]").check()
     tab.wait_for_selector(".embeddings .heat")
     assert tab.locator("html").get_attribute("lang") == "ko"
     assert "어텐션" in tab.locator("nav").text_content()
     assert tab.evaluate("document.activeElement.value") == "ko"
     assert tab.locator("#live-text").input_value() == LINES[0]
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
-    tab.locator(".top-line input[value=en]").check(force=True)
+    tab.locator(".top-line input[value=en]").check()
     assert tab.locator("nav").text_content() == english
 
 
 @pytest.mark.parametrize(("width", "dark", "language"), [(1280, False, "en"), (390, True, "ko")])
 def test_axe_finds_nothing_serious(show, trained, width, dark, language):
     tab = show(render_live(trained, LINES[0]), width, dark)
-    tab.locator(f".top-line input[value={language}]").check(force=True)
+    tab.locator(f".top-line input[value={language}]").check()
     tab.wait_for_selector(".embeddings .heat")
     tab.wait_for_selector("[data-step=end]")
     check_with_axe(tab)

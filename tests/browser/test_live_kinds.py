@@ -420,7 +420,7 @@ def test_every_page_in_both_languages_widths_and_colours(show, pages, kind, widt
     tab.wait_for_selector(ready)
     english = tab.locator("nav").text_content()
     if language == "ko":
-        tab.locator(".top-line input[value=ko]").check(force=True)
+        tab.locator(".top-line input[value=ko]").check()
         tab.wait_for_selector(ready)
         assert tab.locator("html").get_attribute("lang") == "ko"
         assert tab.locator("nav").text_content() != english
@@ -538,7 +538,7 @@ def test_gates_follow_the_chosen_layer_and_step(show, tokenizer):
     [src] = tokenizer.source.encode([LINES[0]])
     best = search(artifact.model, [src], artifact.recipe.search, CPU)[0][0]
     wait_for(tab, ".sentence.target bdi", [to_one_line(tokenizer.target.decode([best.tokens])[0])])
-    tab.locator(".choice input[value='encoder.0.back']").check(force=True)
+    tab.locator(".choice input[value='encoder.0.back']").check()
     pieces = tokenizer.source.pieces(src)
     wait_for(tab, ".gates tbody .token", pieces, "each => each.title")
     tab.locator(".gates tbody button").nth(1).click()

@@ -71,7 +71,7 @@ def assert_heat(shown, weights, mask=None):
 
 
 def choose(tab, part, value):
-    tab.locator(f"{part} input[value='{value}']").first.check(force=True)
+    tab.locator(f"{part} input[value='{value}']").first.check()
 
 
 def slide(tab, value):
@@ -86,7 +86,7 @@ def beyond(step):
 
 
 def layer(tab, number):
-    tab.locator(".controls fieldset").nth(1).locator(f"input[value='{number}']").check(force=True)
+    tab.locator(".controls fieldset").nth(1).locator(f"input[value='{number}']").check()
 
 
 # The whole.
@@ -363,9 +363,9 @@ def test_heads_are_shown_alone_and_together(show, seen):
     tab = show(render_page(seen))
     boxes = tab.locator(".choice.heads input")
     assert [boxes.nth(head).is_checked() for head in range(2)] == [True, True]
-    boxes.nth(0).uncheck(force=True)
+    boxes.nth(0).uncheck()
     assert_heat(cells(tab), seen.cross[0, 1])
-    boxes.nth(1).click(force=True)
+    boxes.nth(1).click()
     assert boxes.nth(1).is_checked()
     tab.click(".choice.heads button")
     assert_heat(cells(tab), seen.cross[0].mean(axis=0))
@@ -413,7 +413,7 @@ def test_what_speaks_for_a_word(show, seen):
     assert [text for text, _ in chips] == [readable_piece(token.piece) for token in (*seen.source, seen.tgt_in[0])]
     wanted = [*seen.saliency_source[0], seen.saliency_target[0, 0]]
     assert [number(title) for _, title in chips] == pytest.approx([float(value) for value in wanted], abs=0.0051)
-    tab.locator(".decoding .choice input[value=attention]").check(force=True)
+    tab.locator(".decoding .choice input[value=attention]").check()
     chips = tab.eval_on_selector_all(".decoding .flow:not([hidden]) .chip", "all => all.map(each => each.title)")
     assert [number(title) for title in chips] == pytest.approx(seen.cross[0].mean(axis=0)[0].tolist(), abs=0.0051)
 

@@ -46,7 +46,7 @@ def short(value):
 
 def test_a_step_shows_what_its_weights_compute(show, page, history):
     tab = show(page)
-    tab.locator(".attention .controls fieldset").nth(1).locator("input[value='0']").check(force=True)
+    tab.locator(".attention .controls fieldset").nth(1).locator("input[value='0']").check()
     tab.locator(".multiples button").first.click()
     tab.locator(".attention .card details summary").click()
     for pressed, number in enumerate((0, len(history.frames) // 2, len(history.frames) - 1), 1):
@@ -100,7 +100,7 @@ def test_keys_and_play_move_through_the_steps(show, page, history):
 def test_in_both_languages_without_anything_serious(show, page, width, dark, language):
     tab = show(page, width, dark)
     tab.locator(SLIDER).fill("1")
-    tab.locator(f".top-line input[value={language}]").check(force=True)
+    tab.locator(f".top-line input[value={language}]").check()
     assert tab.locator("html").get_attribute("lang") == language
     assert tab.locator(SLIDER).input_value() == "1"
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
