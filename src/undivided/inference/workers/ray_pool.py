@@ -96,6 +96,11 @@ def connect_ray(address: str, processors: int) -> Any:
         import ray
     except ImportError:
         raise InputError("Ray is not installed: pip install ray") from None
+    if address == LOCAL:
+        from ray._private import ray_constants
+
+        # The setting above, for a program that had imported Ray before.
+        ray_constants.ENABLE_RAY_CLUSTER = False
     common: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address == LOCAL:
         common |= {"num_cpus": processors or None, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
