@@ -88,6 +88,8 @@ class Translating:
         self.name = self.translator.engine.name
         self.options = {"beam_size": job["beam"], "length_penalty": 0.0, "max_extra": 50, "shortlist": job["shortlist"]}
         if job["length"]:
+            # A random model repeats itself. Here no sentence is decoded a second time for that, nor by the peers.
+            self.translator._break_loops = lambda *_: {}
             if self.name == "int8":
                 force_int8_length(job["length"])
             elif not hasattr(self.translator.engine, "translator"):

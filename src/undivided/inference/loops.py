@@ -32,3 +32,9 @@ def is_looped(source: Sequence[int], output: Sequence[int]) -> bool:
     """Whether an output repeats itself, and not because its source does."""
     found = longest_loop(output)
     return found > 0 and found > 2 * longest_loop(source)
+
+
+def find_repeats(tokens: Sequence[int], size: int) -> list[int]:
+    """The tokens after which the last `size` tokens would stand there twice."""
+    last = list(tokens[len(tokens) - size + 1 :]) if size > 1 else []
+    return [tokens[at + size - 1] for at in range(len(tokens) - size + 1) if list(tokens[at : at + size - 1]) == last]

@@ -18,6 +18,7 @@ from undivided.core.random import random_bits
 from undivided.data.batches import make_batch, pad_rows
 from undivided.inference.finished import Finished
 from undivided.inference.hypothesis import Hypothesis, NotFinite, length_penalty
+from undivided.inference.loops import find_repeats
 from undivided.models import DecoderState, Seq2Seq
 from undivided.nn import backend
 
@@ -87,9 +88,7 @@ def block_repeats(size: int, vocabulary: int, constraint: Constraint | None = No
         result = torch.ones(shape, dtype=torch.bool) if constraint is None else constraint(sentences, tokens).cpu()
         for row, beams in enumerate(tokens.tolist()):
             for beam, sofar in enumerate(beams):
-                last = sofar[len(sofar) - size + 1 :] if size > 1 else []
-                repeated = [sofar[at + size - 1] for at in range(len(sofar) - size + 1) if sofar[at : at + size - 1] == last]
-                result[row, beam, [token for token in repeated if token != EOS]] = False
+                result[row, beam, [token for token in find_repeats(sofar, size) if token != EOS]] = False
         return result.to(tokens.device)
 
     return allowed

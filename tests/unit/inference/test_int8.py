@@ -4,6 +4,7 @@ import dataclasses
 import json
 import shutil
 import sys
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -159,6 +160,7 @@ SEARCHES = [
     SearchConfig(beam_size=4, length_penalty=0.0),
     SearchConfig(beam_size=4, n_best=3, length_norm="length", length_penalty=1.0),
     SearchConfig(beam_size=40),
+    SearchConfig(beam_size=4, n_best=2, no_repeat_ngram=1),
 ]
 
 
@@ -212,13 +214,29 @@ def test_with_a_shortlist_only_likely_subwords_are_weighed(engine, rows):
 def test_what_it_cannot_do_pytorch_does(engine):
     sources = sample_rows(len(engine.artifact.tokenizer.source), 2, 5)
     tasks = [
-        (sources, SearchConfig(sample=True, seed=7)),
-        (sources, SearchConfig(beam_size=2, no_repeat_ngram=2)),
-        (sources[:1], SearchConfig(beam_size=1, max_extra=5000)),
+        (sources, SearchConfig(sample=True, seed=7), []),
+        (sources, SearchConfig(beam_size=2, no_repeat_ngram=2), sources[0][:1]),
+        (sources[:1], SearchConfig(beam_size=1, max_extra=5000), []),
     ]
-    for rows, config in tasks:
-        expected = list(engine.reference.search(rows, config, [[]] * len(rows), range(len(rows))))
-        assert list(engine.search(rows, config, [[]] * len(rows), range(len(rows)))) == expected
+    for rows, config, prefix in tasks:
+        expected = list(engine.reference.search(rows, config, [prefix] * len(rows), range(len(rows))))
+        assert list(engine.search(rows, config, [prefix] * len(rows), range(len(rows)))) == expected
+
+
+def test_nothing_repeats_where_repetition_is_blocked(translator, tmp_path):
+    """An untrained model repeats itself at once."""
+    engine = engine_of(untrained(translator, SMALL), tmp_path / "m")
+    sources = sample_rows(len(engine.artifact.tokenizer.source), 6, 5)
+
+    def repeats(config):
+        found = dict(engine.search(sources, config, [[]] * 6, range(6)))
+        pairs = [list(pairwise(each.tokens)) for hypotheses in found.values() for each in hypotheses]
+        assert all(pairs)
+        return sum(len(each) - len(set(each)) for each in pairs)
+
+    free = SearchConfig(beam_size=3, n_best=3, max_extra=30)
+    assert repeats(free) > 0
+    assert repeats(dataclasses.replace(free, no_repeat_ngram=2)) == 0
 
 
 def test_a_search_that_is_given_up_leaves_the_engine_idle(engine, rows):

@@ -35,6 +35,7 @@ from undivided.inference.engines.int8_model import (
 )
 from undivided.inference.finished import Finished
 from undivided.inference.hypothesis import Hypothesis, NotFinite
+from undivided.inference.loops import find_repeats
 from undivided.nn.library import why_no_kernels
 
 Found = list[tuple[int, list[Hypothesis]]]
@@ -90,7 +91,7 @@ def convert(artifact: Artifact, folder: Path, console: Console) -> Path:
 
 
 class Int8Engine(ConvertedEngine):
-    """Runs a model in 8 bits. What it cannot do (sampling, blocked repetition, positions past its table) PyTorch does."""
+    """Runs a model in 8 bits. What it cannot do (sampling, positions past its table) PyTorch does."""
 
     is_parallel = True
     name = INT8
@@ -113,7 +114,7 @@ class Int8Engine(ConvertedEngine):
         """Batches run in parallel, one for each thread and one more that waits."""
         longest = max((len(row) for row in sources), default=0)
         most = longest + config.max_extra + max(map(len, prefixes), default=0)
-        if config.sample or config.no_repeat_ngram or most >= len(self.model.positions):
+        if config.sample or (config.no_repeat_ngram and any(prefixes)) or most >= len(self.model.positions):
             yield from self.reference.search(sources, config, prefixes, keys)
             return
 
@@ -220,13 +221,25 @@ class Int8Search:
         sentences, width = self.tokens.shape[:2]
         owners = np.repeat(self.sentences, width)
         states = self.model.step(self.past, self.memory, owners, np.ascontiguousarray(self.tokens[:, :, -1]).ravel())
-        scores, listed = top_tokens(states, self.output, count)
+        scores, listed = self._open_tokens(states, count)
         if length <= self.longest_prefix:
             self._force(scores, listed, states, owners, length)
         totals = (self.scores[:, :, None] + scores.reshape(sentences, width, -1)).reshape(sentences, -1)
         places = np.argsort(-totals, axis=1, kind="stable")[:, :count]
         tokens = np.take_along_axis(listed.reshape(sentences, -1), places, axis=1)
         return np.take_along_axis(totals, places, axis=1), places // scores.shape[1], tokens
+
+    def _open_tokens(self, states: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """The best next tokens of each row; those that would repeat a sequence cannot be chosen."""
+        size = self.config.no_repeat_ngram
+        if not size:
+            return top_tokens(states, self.output, count)
+        rows = self.tokens.reshape(len(states), -1).tolist()
+        repeated = [[token for token in find_repeats(row[1:], size) if token != EOS] for row in rows]
+        scores, listed = top_tokens(states, self.output, count + max(map(len, repeated)))
+        for row, tokens in enumerate(repeated):
+            scores[row, np.isin(listed[row], tokens)] = -np.inf
+        return scores, listed
 
     def _force(self, scores: np.ndarray, listed: np.ndarray, states: np.ndarray, owners: np.ndarray, length: int) -> None:
         """Where a translation has a prefix, only its next token may follow."""
