@@ -22,6 +22,7 @@ FILES = [
     "tests/reference/test_loss_curve.py",
     "tests/reference/test_search_laws.py",
     "tests/unit/inference/test_search.py",
+    "tests/unit/inference/test_int8.py",
     "tests/unit/training/test_train.py",
     "tests/paper",
 ]
