@@ -107,7 +107,7 @@ def _read(path: Path) -> np.ndarray:
 
 
 class Holder:
-    """Arrays by name, and the structures that tell the kernels where they are. It must live as long as those."""
+    """Arrays by name, and the structures that tell the kernels where they are. It must live as long as a stack or a norm."""
 
     def __init__(self, arrays: Arrays) -> None:
         self.arrays = arrays
@@ -118,7 +118,9 @@ class Holder:
         if f"{prefix}packed" not in self.arrays:
             return Int8Product()
         places = (self._place(f"{prefix}{part}") for part in ("packed", "scales", "offsets", "bias"))
-        return Int8Product(*places, *map(int, self.arrays[f"{prefix}shape"]))
+        found = Int8Product(*places, *map(int, self.arrays[f"{prefix}shape"]))
+        found.held = self.arrays
+        return found
 
     def norm(self, name: str) -> Int8Norm:
         """The weights of a norm; nothing where there is none."""
@@ -176,8 +178,7 @@ class Int8Model:
         chosen |= {part: arrays[f"output.{part}"][padded] for part in ("scales", "offsets")}
         if "output.bias" in arrays:
             chosen["bias"] = arrays["output.bias"][padded]
-        held = Holder(chosen | {"shape": np.array([len(tokens), depth])})
-        return Output(held.product(""), tokens, held)
+        return Output(Holder(chosen | {"shape": np.array([len(tokens), depth])}).product(""), tokens)
 
     def encode(self, sources: Sequence[Sequence[int]]) -> Memory:
         """Sources → keys and values that every decoder layer reads."""
@@ -202,7 +203,6 @@ class Output(NamedTuple):
 
     product: Int8Product
     tokens: np.ndarray | None = None
-    held: Holder | None = None
 
 
 class Memory:

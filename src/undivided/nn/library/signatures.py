@@ -35,6 +35,7 @@ class Int8Product(ctypes.Structure):
         *((name, c_void_p) for name in ("packed", "scales", "offsets", "bias")),
         *((name, c_int64) for name in ("outputs", "depth")),
     ]
+    held: Any
 
 
 class Int8Norm(ctypes.Structure):
