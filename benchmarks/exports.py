@@ -2,41 +2,42 @@
 
     python benchmarks/exports.py [--lines 500] [--steps 200] [--quality-steps 800] [--report docs/exports.md]
 
-Models are trained once and kept under .venv/exports, with the rows of the table: after a stop it resumes. What differs is named,
-and ends the script with exit code 1.
+One process for each core, each with one thread. Models are trained once and kept under .venv/exports, with the rows that were found
+by the same code: after a stop it resumes. What differs is named, and ends the script with exit code 1.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
-import shutil
-import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from foreign import ENGINES, first_difference
-from measure import MULTI30K_TEST, ROOT, CannotRun, python_of, table, whole_multi30k, write_report
+from export_programs import WORST_BLEU, by_programs, rounded
+from foreign import ENGINES, Rows, by_source_length, first_difference, our_search, our_translations
+from measure import CORES, ROOT, code_digest, table, whole_multi30k, write_report
 
 from undivided.artifact import Artifact, load_artifact, save_artifact
-from undivided.config import SearchConfig
 from undivided.core.console import Console
 from undivided.core.errors import InputError
-from undivided.core.ids import BOS, EOS
+from undivided.core.files import write_atomic
+from undivided.core.ids import BOS, EOS, PAD, UNK
 from undivided.data.text_files import read_lines
-from undivided.inference.hypothesis import Hypothesis
-from undivided.inference.score import bleu
-from undivided.inference.search import forced_scores, search
+from undivided.inference.search import forced_scores
 from undivided.interop.export import export_model
 from undivided.models import make_model
 from undivided.training.loop import train
 
+Cells = list[list[str]]
+"""Rows of a table; the last cell of each says what failed."""
 HOME = ROOT / ".venv" / "exports"
 SMALL = {"d_model": 64, "d_ff": 128, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2, "norm": "post"}
 QUALITY = {"d_model": 128, "d_ff": 256}
@@ -56,85 +57,64 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 LOGITS = 1e-4
 """The largest difference of a logit."""
-MOST_ARGOS = 0.95
-"""The share of sentences that Argos Translate must translate as we do: its search ends by a rule of its own."""
-WORST_BLEU = 0.3
-"""The most that int8 weights may cost."""
+FEW = 5000
+"""Pairs that the small models learn from."""
+QUALITY_PART = "one model, trained for longer"
+NEVER = -30.0
+"""A bias that leaves a token no probability."""
 
 
-def first_pairs(count: int) -> list[str]:
+def few_pairs() -> list[str]:
     """The beginning of the corpus, as files of its own."""
     names = []
     for name in map(Path, whole_multi30k()["train"]):
-        names.append(str(HOME / f"first-{count}{name.suffix}"))
-        Path(names[-1]).write_text("".join(f"{line}\n" for line in read_lines(name)[:count]), encoding="utf-8")
+        names.append(str(HOME / f"first-{FEW}{name.suffix}"))
+        if not Path(names[-1]).exists():
+            write_atomic(Path(names[-1]), "".join(f"{line}\n" for line in read_lines(name)[:FEW]).encode())
     return names
 
 
 def trained(name: str, settings: dict[str, Any], steps: int) -> Path:
-    """The folder of a model that was trained on Multi30k English → German."""
+    """The folder of a model that was trained on Multi30k English → German, on one core."""
     folder = HOME / f"{name}-{steps}".replace(" ", "-").replace(",", "")
-    corpus = whole_multi30k()["train"] if name == "quality" else first_pairs(5000)
+    corpus = whole_multi30k()["train"] if name == "quality" else few_pairs()
     model = SMALL | {key: value for key, value in settings.items() if key != "joint"}
     recipe = {
         "data": {"train": [corpus], "valid": [], "hold_out": 0, "source_lang": "en", "target_lang": "de"},
         "tokens": {"vocab_size": 4000, "joint": settings.get("joint", True)},
         "batches": {"tokens": 3000},
         "model": model,
-        "train": {"out": str(folder), "max_steps": steps, "schedule": "cosine", "warmup_steps": steps // 8, "rate": 0.003},
-    }
-    return folder if (folder / "config.json").exists() else train(recipe, Console(quiet=True))
+        "train": {
+            "out": str(folder), "max_steps": steps, "schedule": "cosine", "warmup_steps": steps // 8, "rate": 0.003, "threads": 1,
+        },
+    }  # fmt: skip
+    if not (folder / "config.json").exists():
+        train(recipe, Console(quiet=True))
+        torch.set_num_threads(1)
+    return folder
 
 
-def randomised(folder: Path, like: Artifact) -> Path:
-    """A model with the settings and subwords of another and random weights; a bias makes about one token in 15 the end."""
+def randomised(folder: Path, like: Artifact, lines: list[str]) -> Path:
+    """A model with the settings and subwords of another and random weights.
+
+    A bias makes it end half of its translations, and keeps it from what no search may write: CTranslate2 takes that out before the
+    softmax, the others behind it, which is the same only where it has no probability.
+    """
     torch.manual_seed(7)
     recipe = replace(like.recipe, model=replace(like.recipe.model, output_bias=True))
     model = make_model(recipe.model, len(like.tokenizer.source), len(like.tokenizer.target)).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += 0.1 * torch.randn_like(parameter)
-        words = torch.randint(EOS + 1, len(like.tokenizer.target), (64, 12))
-        logits = model.logits(model.decode(model.encode(words % len(like.tokenizer.source), None), words))
-        model.output_bias[EOS] += (logits.amax(dim=-1) - logits[..., EOS]).flatten().quantile(1 / 15)
-    save_artifact(Artifact(recipe, like.tokenizer, model), folder)
+        model.output_bias[[PAD, UNK, BOS]] = NEVER
+    artifact, sources = Artifact(recipe, like.tokenizer, model), like.tokenizer.source.encode(lines[:60])
+    for _ in range(100):
+        if 2 * sum(each.finished for each in our_search(artifact, sources, 1, 0.0)) >= len(sources):
+            break
+        with torch.no_grad():
+            model.output_bias[EOS] += 0.25
+    save_artifact(artifact, folder)
     return folder
-
-
-def our_search(artifact: Artifact, sources: list[list[int]], beams: int, penalty: float) -> list[Hypothesis]:
-    config = SearchConfig(beam_size=beams, length_penalty=penalty, length_norm="length", max_extra=artifact.recipe.search.max_extra)
-    order = sorted(range(len(sources)), key=lambda place: len(sources[place]))
-    found: dict[int, Hypothesis] = {}
-    for start in range(0, len(order), 64):
-        places = order[start : start + 64]
-        for place, best in zip(
-            places, search(artifact.model, [sources[each] for each in places], config, torch.device("cpu")), strict=True
-        ):
-            found[place] = best[0]
-    return [found[place] for place in range(len(sources))]
-
-
-def our_translations(artifact: Artifact, sources: list[list[int]], beams: int, penalty: float) -> list[list[int]]:
-    return [each.tokens for each in our_search(artifact, sources, beams, penalty)]
-
-
-def known_rows(lines: int) -> dict[str, list[list[str]]]:
-    """The rows of the table that were found before a stop."""
-    path = HOME / f"rows-{lines}.json"
-    return json.loads(path.read_text()) if path.exists() else {}
-
-
-def compare_kind(proof: Proof, kind: str, settings: dict[str, Any], name: str, steps: int) -> list[list[str]]:
-    """The rows of one model, in every engine."""
-    folder = trained(kind, settings, steps)
-    if name == "random":
-        folder = randomised(HOME / f"random-{os.getpid()}", load_artifact(folder))
-    artifact = load_artifact(folder)
-    rows = [proof.compare(f"{kind}; {name}", artifact, folder, to) for to in ENGINES]
-    print(*rows, sep="\n", file=sys.stderr, flush=True)
-    if name == "random":
-        shutil.rmtree(folder)
-    return rows
 
 
 def largest_difference(engine: Any, artifact: Artifact, sources: list[list[int]]) -> float:
@@ -159,127 +139,98 @@ def is_tie(artifact: Artifact, source: list[int], ours: list[int], theirs: list[
     return abs(first - second) <= LOGITS
 
 
-class Proof:
-    """Compares, and remembers what failed."""
-
-    def __init__(self, lines: list[str]) -> None:
-        self.lines, self.failures = lines, list[str]()
-
-    def compare(self, name: str, artifact: Artifact, folder: Path, to: str) -> list[str]:
-        """One row of the report, a model in one foreign engine, and behind it what failed."""
-        with tempfile.TemporaryDirectory() as home:
-            out = Path(home) / "out"
-            try:
-                export_model(folder, out, to, Console(quiet=True))
-            except InputError as reason:
-                return [name, to, f"refused: {reason}", "", "", ""]
-            engine = ENGINES[to](out, artifact)
-            sources = artifact.tokenizer.source.encode(self.lines)
-            worst = largest_difference(engine, artifact, sources[:: max(1, len(sources) // 50)])
-            cells, failed = (
-                [f"{worst:.1e}"],
-                [] if worst <= LOGITS else [f"{name}, {engine.name}: {engine.measure} differ by {worst:.3g}"],
-            )
-            # A random model goes on for ever where length is rewarded, and engines differ in what they do with that at the limit.
-            engine.penalty = engine.penalty if name.endswith("trained") else 0.0
-            for beams in (1, 4):
-                found, extra = our_search(artifact, sources, beams, engine.penalty), artifact.recipe.search.max_extra
-                ours, theirs = [each.tokens for each in found], engine.translate(self.lines, sources, beams, extra)
-                for place in (place for place, each in enumerate(found) if not each.finished):
-                    # Cut at its limit; in a batch of theirs the limit is that of the longest sentence.
-                    theirs[place] = engine.translate([self.lines[place]], [sources[place]], beams, extra)[0]
-                pairs = [both for both in zip(sources, ours, theirs, strict=True) if both[1] != both[2]]
-                ties = sum(is_tie(artifact, *both, engine.penalty if beams > 1 else None) for both in pairs)
-                cells.append(f"{len(ours) - len(pairs)} of {len(ours)}" + (f", and {ties} ties" if ties else ""))
-                if ties < len(pairs):
-                    failed.append(
-                        f"{name}, {engine.name}, beam {beams}: {len(pairs) - ties} differ; {first_difference(ours, theirs)}"
-                    )
-            return [name, f"{to}: {engine.name}", *cells, "; ".join(failed)]
-
-    def rounded(self, folder: Path) -> list[list[str]]:
-        """BLEU with weights of other types in CTranslate2, beside ours."""
-        artifact = load_artifact(folder)
-        files = whole_multi30k()[MULTI30K_TEST]
-        sources, targets = (read_lines(Path(name))[: 2 * len(self.lines)] for name in files)
-        rows = artifact.tokenizer.source.encode(sources)
-        decode = artifact.tokenizer.target.decode
-        first = bleu(decode(our_translations(artifact, rows, 4, 0.0)), targets, "de")
-        found = [["ours, float32", f"{first.score:.2f}", ""]]
-        for weights in ("float32", "int16", "int8"):
-            with tempfile.TemporaryDirectory() as home:
-                export_model(folder, Path(home) / "out", "ctranslate2", Console(quiet=True), weights)
-                engine = ENGINES["ctranslate2"](Path(home) / "out", artifact)
-                score = bleu(decode(engine.translate(sources, rows, 4, artifact.recipe.search.max_extra)), targets, "de")
-            found.append([f"CTranslate2, {weights}", f"{score.score:.2f}", f"{score.score - first.score:+.2f}"])
-            if score.score < first.score - WORST_BLEU:
-                self.failures.append(f"{weights} costs {first.score - score.score:.2f} BLEU")
-        return [*found, [f"`{first.signature}`", "", ""]]
-
-    def by_programs(self, folder: Path) -> list[list[str]]:
-        """Whole programs with environments of their own: the pipeline of transformers 4, Argos Translate."""
-        artifact, lines, rows = load_artifact(folder), self.lines, []
+def compare(name: str, artifact: Artifact, folder: Path, to: str, lines: list[str]) -> list[str]:
+    """One row of the table: a model in one format, run by its engine; its last cell says what differs."""
+    with tempfile.TemporaryDirectory() as home:
+        out = Path(home) / "out"
+        try:
+            export_model(folder, out, to, Console(quiet=True))
+        except InputError as reason:
+            return [name, to, f"refused: {reason}", "", "", ""]
+        engine = ENGINES[to](out, artifact)
         sources = artifact.tokenizer.source.encode(lines)
-        decode = artifact.tokenizer.target.decode
-        with tempfile.TemporaryDirectory() as home:
-            export_model(folder, Path(home) / "marian", "marian", Console(quiet=True))
-            export_model(folder, Path(home) / "a.argosmodel", "argos", Console(quiet=True))
-            packages = {
-                "ARGOS_PACKAGES_DIR": str(Path(home) / "packages"),
-                "XDG_DATA_HOME": home,
-                "XDG_CONFIG_HOME": home,
-                "XDG_CACHE_HOME": home,
-            }
-            programs = {
-                'transformers 4, `pipeline("translation")`, greedy': (
-                    "transformers4",
-                    ["with_pipeline.py", f"{home}/marian"],
-                    1,
-                    1.0,
-                ),
-                "Argos Translate, its own search (beam 4, length penalty 0.2)": (
-                    "argos",
-                    ["with_argos.py", f"{home}/a.argosmodel", "en", "de"],
-                    4,
-                    0.2,
-                ),
-            }
-            for name, (peer, command, beams, penalty) in programs.items():
-                try:
-                    theirs = run_program(peer, command, lines, os.environ | packages)
-                except CannotRun as reason:
-                    rows.append([name, f"not run: {reason}"])
-                    continue
-                ours = decode(our_translations(artifact, sources, beams, penalty))
-                same = sum(one == other for one, other in zip(ours, theirs, strict=True))
-                rows.append([name, f"{same} of {len(lines)}"])
-                if same < len(lines) * (MOST_ARGOS if peer == "argos" else 1):
-                    self.failures.append(f"{name}: {same} of {len(lines)} the same")
-        return rows
+        worst = largest_difference(engine, artifact, sources[:: max(1, len(sources) // 50)])
+        failed = [] if worst <= LOGITS else [f"{name}, {engine.name}: {engine.measure} differ by {worst:.3g}"]
+        # A random model goes on for ever where length is rewarded, and engines differ in what they do with that at the limit.
+        penalty = engine.penalty = engine.penalty if name.endswith("trained") else 0.0
+        cells = [f"{worst:.1e}"]
+        for beams in (1, 4):
+            ours, theirs = both_searches(engine, artifact, lines, sources, beams)
+            pairs = [both for both in zip(sources, ours, theirs, strict=True) if both[1] != both[2]]
+            ties = sum(is_tie(artifact, *both, penalty if beams > 1 else None) for both in pairs)
+            cells.append(f"{len(ours) - len(pairs)} of {len(ours)}" + (f", and {ties} ties" if ties else ""))
+            if ties < len(pairs):
+                failed.append(f"{name}, {engine.name}, beam {beams}: {len(pairs) - ties} differ; {first_difference(ours, theirs)}")
+        return [name, f"{to}: {engine.name}", *cells, "; ".join(failed)]
 
 
-def run_program(peer: str, command: list[str], lines: list[str], environment: dict[str, str]) -> list[str]:
-    """What a program with an environment of its own writes for lines."""
-    program = [str(python_of(peer)), str(Path(__file__).parent / "peers" / command[0]), *command[1:]]
-    text = "\n".join(lines) + "\n"
-    ran = subprocess.run(program, input=text, capture_output=True, text=True, check=False, env=environment)
-    if ran.returncode:
-        raise SystemExit(f"{peer}: {ran.stderr[-2000:]}")
-    return ran.stdout.splitlines()
+def both_searches(engine: Any, artifact: Artifact, lines: list[str], sources: Rows, beams: int) -> tuple[Rows, Rows]:
+    """Our translations and those of an engine."""
+    found, extra = our_search(artifact, sources, beams, engine.penalty), artifact.recipe.search.max_extra
+    theirs = engine.translate(lines, sources, beams, extra)
+    cut = [place for place, each in enumerate(found) if not each.finished]
+    # Cut at its limit; in a batch of theirs the limit is that of the longest sentence.
+    for places in by_source_length([sources[place] for place in cut]):
+        again = [cut[place] for place in places]
+        texts = [lines[place] for place in again], [sources[place] for place in again]
+        for place, row in zip(again, engine.translate(*texts, beams, extra), strict=True):
+            theirs[place] = row
+    return [each.tokens for each in found], theirs
 
 
-def report(proof: Proof, rows: list[list[str]], programs: list[list[str]], rounded: list[list[str]]) -> list[str]:
-    count = len(proof.lines)
+def compare_kind(kind: str, lines: list[str], steps: int) -> Cells:
+    """The rows of one kind of model, trained and random, in every engine."""
+    rows, folder = [], trained(kind, KINDS[kind], steps)
+    with tempfile.TemporaryDirectory() as home:
+        folders = {"trained": folder, "random": randomised(Path(home) / "random", load_artifact(folder), lines)}
+        for name, each in folders.items():
+            artifact = load_artifact(each)
+            rows += [compare(f"{kind}; {name}", artifact, each, to, lines) for to in ENGINES]
+    return rows
+
+
+def run_part(part: str, lines: list[str], options: argparse.Namespace) -> dict[str, Cells]:
+    """A kind of model in every engine, or what is tried with one model that was trained for longer."""
+    torch.set_num_threads(1)
+    if part != QUALITY_PART:
+        return {"rows": compare_kind(part, lines, options.steps)}
+    folder = trained("quality", QUALITY, options.quality_steps)
+    return {"programs": by_programs(folder, lines), "rounded": rounded(folder, 2 * len(lines))}
+
+
+def run_parts(parts: list[str], lines: list[str], options: argparse.Namespace) -> dict[str, dict[str, Cells]]:
+    """All parts, side by side; those that the same code has run before are read."""
+    kept = HOME / f"rows-{code_digest()}-{options.lines}-{options.steps}-{options.quality_steps}.json"
+    known = json.loads(kept.read_text()) if kept.exists() else {}
+    known = {part: tables for part, tables in known.items() if not any(row[-1] for rows in tables.values() for row in rows)}
+    waiting, began = [part for part in parts if part not in known], time.monotonic()
+    # The spawned processes read it when they start: more threads than that would only wait for each other.
+    os.environ["OMP_NUM_THREADS"] = "1"
+    with ProcessPoolExecutor(CORES, multiprocessing.get_context("spawn")) as pool:
+        started = {pool.submit(run_part, part, lines, options): part for part in waiting}
+        for done, each in enumerate(as_completed(started), 1):
+            known[started[each]] = each.result()
+            kept.write_text(json.dumps(known))
+            left = (time.monotonic() - began) / done * (len(waiting) - done) / 60
+            print(f"{done} of {len(waiting)} parts ({started[each]}), about {left:.0f} min left", file=sys.stderr, flush=True)
+    return {part: known[part] for part in parts}
+
+
+def report(
+    count: int, failures: list[str], rows: list[list[str]], programs: list[list[str]], rounded: list[list[str]]
+) -> list[str]:
     return [
-        "**Nothing differed.**" if not proof.failures else "**What differed:**",
-        *(f"- {each}" for each in proof.failures),
+        "**Nothing differed.**" if not failures else "**What differed:**",
+        *(f"- {each}" for each in failures),
         "",
         f"Each model was exported in float32 and run by the engine that the format is for, through its own API, on {count} English "
         "sentences of Multi30k. The trained models learned English → German for a moment; the random ones have random weights. The "
         "same means: every token of the translation. A tie: our own model finds both translations equally good, to 10⁻⁴. In "
         "onnxruntime, greedy search is the loop that is exported, and beam search is ours over its steps.",
         "",
-        *table(["model", "to", "largest difference of a logit", "greedy, the same", "beam 4, the same"], rows),
+        *table(
+            ["model", "to", "largest difference of a logit", "greedy, the same", "beam 4, the same"], (row[:-1] for row in rows)
+        ),
         "",
         "Logits: along our greedy translations of 50 of the sentences; of CTranslate2, which shows none, the log-probabilities of "
         "the tokens. Beam search divides log-probabilities by the length (CTranslate2: by nothing, since its search ends as soon "
@@ -290,7 +241,7 @@ def report(proof: Proof, rows: list[list[str]], programs: list[list[str]], round
         "",
         f"A model that was trained for longer, the {count} sentences as text in, text out, compared with our own search.",
         "",
-        *table(["program", "the same text"], programs),
+        *table(["program", "the same text"], (row[:-1] for row in programs)),
         "",
         "Argos ends its search as CTranslate2 does, so a few sentences may differ. Every line was given to it as one sentence.",
         "",
@@ -298,7 +249,7 @@ def report(proof: Proof, rows: list[list[str]], programs: list[list[str]], round
         "",
         f"The same model on test_2016 of Multi30k ({2 * count} sentences, beam 4); int8 may cost {WORST_BLEU} BLEU.",
         "",
-        *table(["weights", "BLEU", "beside ours"], rounded[:-1]),
+        *table(["weights", "BLEU", "beside ours"], (row[:-1] for row in rounded[:-1])),
         "",
         f"BLEU: {rounded[-1][0]}",
     ]
@@ -313,28 +264,15 @@ def main() -> None:
     parser.add_argument("--report", type=Path, default=ROOT / "docs" / "exports.md")
     options = parser.parse_args()
     HOME.mkdir(parents=True, exist_ok=True)
-    torch.set_num_threads(1)
-    proof = Proof(read_lines(Path(whole_multi30k()["val"][0]))[: options.lines])
-    rows = known_rows(options.lines)
-    chosen = [(kind, name) for kind in KINDS if any(part in kind for part in options.kinds) for name in ("trained", "random")]
-    waiting, began = [(kind, name) for kind, name in chosen if f"{kind}; {name}" not in rows], time.monotonic()
-    for done, (kind, name) in enumerate(waiting, 1):
-        rows[f"{kind}; {name}"] = compare_kind(proof, kind, KINDS[kind], name, options.steps)
-        (HOME / f"rows-{options.lines}.json").write_text(json.dumps(rows))
-        left = (time.monotonic() - began) / done * (len(waiting) - done)
-        print(f"{done} of {len(waiting)} models, about {left / 60:.0f} min left for the others", file=sys.stderr, flush=True)
-    proof.failures += [row[-1] for each in rows.values() for row in each if row[-1]]
-    best = trained("quality", QUALITY, options.quality_steps)
-    programs, rounded = proof.by_programs(best), proof.rounded(best)
-    write_report(
-        options.report,
-        "Exports: the same translations in other engines",
-        "exports.py",
-        sys.argv[1:],
-        report(proof, rows, programs, rounded),
-    )
-    if proof.failures:
-        raise SystemExit("\n".join(proof.failures))
+    lines = read_lines(Path(whole_multi30k()["val"][0]))[: options.lines]
+    kinds = [kind for kind in KINDS if any(part in kind for part in options.kinds)]
+    found = run_parts([QUALITY_PART, *kinds], lines, options)
+    best, rows = found[QUALITY_PART], [row for kind in kinds for row in found[kind]["rows"]]
+    failures = [row[-1] for row in [*rows, *best["programs"], *best["rounded"]] if row[-1]]
+    title, body = "Exports: the same translations in other engines", report(len(lines), failures, rows, **best)
+    write_report(options.report, title, "exports.py", sys.argv[1:], body)
+    if failures:
+        raise SystemExit("\n".join(failures))
 
 
 if __name__ == "__main__":

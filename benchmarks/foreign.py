@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import runpy
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +18,8 @@ from torch import Tensor
 from undivided.artifact import Artifact
 from undivided.config import SearchConfig
 from undivided.core.ids import BOS, EOS, PAD
-from undivided.inference.search import BeamSearch
+from undivided.inference.hypothesis import Hypothesis
+from undivided.inference.search import BeamSearch, search
 from undivided.interop.onnx_out import onnx_logits
 
 Rows = list[list[int]]
@@ -27,6 +29,27 @@ def by_length(sources: Rows, size: int) -> Iterator[list[int]]:
     """Places of sources in batches of similar length."""
     order = sorted(range(len(sources)), key=lambda place: len(sources[place]))
     yield from (order[start : start + size] for start in range(0, len(order), size))
+
+
+def by_source_length(sources: Rows) -> list[list[int]]:
+    """Places of sources that are equally long."""
+    order = sorted(range(len(sources)), key=lambda place: len(sources[place]))
+    return [list(places) for _, places in itertools.groupby(order, key=lambda place: len(sources[place]))]
+
+
+def our_search(artifact: Artifact, sources: Rows, beams: int, penalty: float) -> list[Hypothesis]:
+    """The best hypothesis for each source, by our own search."""
+    config = SearchConfig(beam_size=beams, length_penalty=penalty, length_norm="length", max_extra=artifact.recipe.search.max_extra)
+    found: dict[int, Hypothesis] = {}
+    for places in by_length(sources, 64):
+        results = search(artifact.model, [sources[each] for each in places], config, torch.device("cpu"))
+        found |= {place: best[0] for place, best in zip(places, results, strict=True)}
+    return [found[place] for place in range(len(sources))]
+
+
+def our_translations(artifact: Artifact, sources: Rows, beams: int, penalty: float) -> Rows:
+    """Their tokens alone."""
+    return [each.tokens for each in our_search(artifact, sources, beams, penalty)]
 
 
 class Transformers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
@@ -337,6 +338,16 @@ def lowercased(corpus: dict[str, list[str]], folder: Path) -> dict[str, list[str
     for name in (Path(name) for files in corpus.values() for name in files):
         (folder / name.name).write_text(name.read_text(encoding="utf-8").lower(), encoding="utf-8")
     return {part: [str(folder / Path(name).name) for name in files] for part, files in corpus.items()}
+
+
+def code_digest() -> str:
+    """Of what decides how a model translates and goes out: results of other code are not read again."""
+    parts = ("core", "config", "data", "nn", "models", "artifact", "inference", "interop")
+    files = [
+        path for part in parts for path in (ROOT / "src" / "undivided" / part).rglob("*") if path.suffix in (".py", ".c", ".h")
+    ]
+    content = b"".join(hashlib.sha256(path.read_bytes()).digest() for path in sorted(files))
+    return hashlib.sha256(content).hexdigest()[:12]
 
 
 def undivided(*arguments: str) -> str:

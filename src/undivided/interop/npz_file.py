@@ -12,8 +12,8 @@ from numpy.lib import format as npy
 
 from undivided.core.errors import InputError
 
-MOST_COMPRESSED = 200
-"""An entry that grows more than this when it is unpacked is a trap."""
+MOST_COMPRESSED = 20
+"""Weights hardly become smaller: an entry that grows more than this when it is unpacked is a trap."""
 MAX_ENTRIES = 20_000
 
 

@@ -20,6 +20,8 @@ from torch import Tensor
 from undivided.core.errors import InputError
 
 MAX_PROGRAM_BYTES = 64 << 20
+MOST_VIEWS = 4
+"""Different views of the same numbers may be so many times as large, and no more."""
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 DTYPES = {
     "FloatStorage": torch.float32, "HalfStorage": torch.float16, "BFloat16Storage": torch.bfloat16, "DoubleStorage": torch.float64,
@@ -239,9 +241,11 @@ def _read_zip(path: Path, make: Callable[[], _Machine], weights: str) -> tuple[d
         root, size = programs[0].filename.partition("/")[0], path.stat().st_size
 
         def load(storage: Storage) -> bytes:
+            nonlocal size
             entry = archive.getinfo(f"{root}/data/{storage.key}")
-            if entry.file_size > size:
-                raise ValueError(f"the entry {entry.filename} claims {entry.file_size:,} bytes, more than the file has")
+            size -= entry.file_size  # PyTorch compresses nothing, so all entries together fit into the file
+            if size < 0:
+                raise ValueError(f"up to the entry {entry.filename} its entries claim more bytes than the file has")
             return archive.read(entry)
 
         table = make().run(archive.read(programs[0]))
@@ -279,9 +283,10 @@ def _flatten(value: Any, prefix: str = "") -> dict[str, StoredTensor]:
 
 
 def _materialise(table: Any, load: Callable[[Storage], bytes]) -> dict[str, Tensor]:
-    """Tensors from the bytes of their storages, none larger than its storage."""
+    """Tensors from the bytes of their storages, none larger than its storage; the same view under several names is one tensor."""
     storages: dict[str, Tensor] = {}
-    result = {}
+    views: dict[StoredTensor, Tensor] = {}
+    result, copied = {}, 0
     for name, stored in _flatten(table).items():
         key = stored.storage.key
         if key not in storages:
@@ -291,5 +296,10 @@ def _materialise(table: Any, load: Callable[[Storage], bytes]) -> dict[str, Tens
             raise ValueError(f"{name} reaches past its storage")
         if math.prod(stored.shape) > len(storages[key]):
             raise ValueError(f"{name} claims {math.prod(stored.shape):,} numbers of a storage of {len(storages[key]):,}")
-        result[name] = torch.as_strided(storages[key], stored.shape, stored.stride, stored.offset).clone()
+        if stored not in views:
+            copied += math.prod(stored.shape) * stored.storage.dtype.itemsize
+            if copied > MOST_VIEWS * sum(each.nbytes for each in storages.values()):
+                raise ValueError(f"up to {name} its tensors are {MOST_VIEWS} times as large as what they are views of")
+            views[stored] = torch.as_strided(storages[key], stored.shape, stored.stride, stored.offset).clone()
+        result[name] = views[stored]
     return result

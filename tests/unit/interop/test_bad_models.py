@@ -5,6 +5,7 @@ import os
 import pickle
 import zipfile
 
+import numpy as np
 import pytest
 import torch
 
@@ -12,6 +13,7 @@ from marian_models import make_marian
 from undivided.cli import main
 from undivided.core.errors import InputError
 from undivided.interop.door import import_model
+from undivided.interop.npz_file import read_npz
 from undivided.interop.torch_file import read_torch_file
 
 
@@ -120,6 +122,40 @@ def test_a_tensor_that_repeats_its_numbers_cannot_ask_for_10_gb(tmp_path):
     assert (tmp_path / "a.bin").stat().st_size < 10_000
     with pytest.raises(InputError, match="claims 2,684,354,560 numbers of a storage of 1"):
         read_torch_file(tmp_path / "a.bin")
+
+
+def test_many_views_of_the_same_numbers_cannot_ask_for_10_gb(tmp_path):
+    numbers = torch.zeros(1 << 18)
+    torch.save({f"a{start}": numbers[start:] for start in range(100)}, tmp_path / "a.bin")
+    with pytest.raises(InputError, match="4 times as large"):
+        read_torch_file(tmp_path / "a.bin")
+
+
+def test_names_of_the_same_view_are_no_more_than_one_tensor(tmp_path):
+    numbers = torch.randn(5)
+    torch.save({f"a{number}": numbers for number in range(100)}, tmp_path / "a.bin")
+    found = read_torch_file(tmp_path / "a.bin")
+    assert len(found) == 100
+    assert all(torch.equal(each, numbers) for each in found.values())
+
+
+def test_compressed_storages_cannot_ask_for_more_than_the_file_has(tmp_path):
+    torch.save({f"a{number}": torch.zeros(1000) for number in range(40)}, tmp_path / "a.bin")
+    with zipfile.ZipFile(tmp_path / "a.bin") as stored, zipfile.ZipFile(tmp_path / "b.bin", "w", zipfile.ZIP_DEFLATED) as packed:
+        for name in stored.namelist():
+            packed.writestr(name, stored.read(name))
+    assert (tmp_path / "b.bin").stat().st_size > 4000
+    with pytest.raises(InputError, match="more bytes than the file has"):
+        read_torch_file(tmp_path / "b.bin")
+
+
+def test_an_archive_of_numpy_cannot_become_many_times_its_size(tmp_path):
+    half = np.zeros(1 << 20, np.uint8)
+    half[:: 1 << 7] = np.random.default_rng(1).integers(0, 256, 1 << 13)  # a hundred times as large unpacked
+    np.savez_compressed(tmp_path / "a.npz", a=half)
+    assert (1 << 20) / 150 < (tmp_path / "a.npz").stat().st_size < (1 << 20) / 25
+    with pytest.raises(InputError, match="more than is believable"):
+        read_npz(tmp_path / "a.npz")
 
 
 def declare(tmp_path, size):

@@ -1,11 +1,13 @@
 """Every door in, with files that are cut, changed, linked or gone: one line, exit 2, nothing written; or a model like any other."""
 
 import json
+import os
 import random
 import shutil
 import zipfile
 
 import pytest
+import torch
 
 from marian_models import make_marian, make_npz
 from undivided.artifact import load_any
@@ -129,6 +131,27 @@ def test_missing_and_linked_files(good, tmp_path, capsys):
         part.symlink_to(aside)
         if part != path and part.name not in UNREAD:
             assert judge(path, tmp_path, capsys) == 2, part.name
+
+
+class Canary:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (os.mkdir, (str(self.path),))
+
+
+@pytest.mark.parametrize(("door", "make"), [("fairseq", make_fairseq), ("opennmt", make_opennmt)])
+def test_a_canary_in_a_checkpoint_does_not_sing(door, make, tmp_path, capsys):
+    make(tmp_path / "theirs")
+    path = next((tmp_path / "theirs").glob("*.pt"))
+    found = torch.load(path, weights_only=False)
+    torch.save(found | {"canary": Canary(tmp_path / "sang")}, path)
+    # Beside the weights it is data that nothing looks at; in their place it is no weight.
+    assert judge(tmp_path / "theirs", tmp_path, capsys) == 0
+    torch.save(found | {"model": Canary(tmp_path / "sang")}, path)
+    assert judge(tmp_path / "theirs", tmp_path, capsys) == 2
+    assert not (tmp_path / "sang").exists()
 
 
 def changed(name, **settings):
