@@ -1,17 +1,21 @@
 # ruff: noqa: E501  (a report is written as it is)
 """A million harmed lines through `undivided translate`: as many come out, in order, the same whatever the batches; memory stays flat.
 
-    python benchmarks/lines.py [--lines 1000000] [--again 20000] [--alone 2000] [--report docs/lines.md]
+    python benchmarks/lines.py [--lines 1000000] [--sizes 64 7 1] [--workers 2] [--report docs/lines.md]
 
-The model is tiny and trained for a moment, so that a million lines take minutes; what is tried is not its quality. All lines go through the
-command once. Some are translated again, in this process, with batches of at most 1, 7 and 64 sentences, and must come out the same.
+The model is tiny and trained for a moment, so that a million lines take minutes; what is tried is not its quality. All lines go through one
+command. Then all of them are translated again, in parts, with batches of at most 64, 7 and 1 sentences, and must come out the same. What is
+done is kept in the folder, with a digest of the code that did it: a stopped run resumes.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,6 +23,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import redirect_stderr
 from datetime import date
 from pathlib import Path
@@ -28,6 +33,8 @@ from undivided.core.console import Console
 from undivided.training.loop import train
 
 ROOT = Path(__file__).resolve().parent.parent
+PART = 100_000
+"""Lines that are translated again in one process."""
 WORDS = {
     "the": "das", "house": "Haus", "is": "ist", "red": "rot", "tree": "Baum", "a": "ein", "and": "und", "stands": "steht", "here": "hier",
     "open": "offen", "window": "Fenster", "no": "kein", "man": "Mann", "sees": "sieht", "today": "heute", "not": "nicht",
@@ -122,7 +129,7 @@ def write_lines(path: Path, count: int, seed: int) -> Counter[str]:
     return counts
 
 
-def make_model(folder: Path) -> Path:
+def make_model(folder: Path) -> None:
     """A model of a few thousand weights that has seen some made-up sentences."""
     chance = random.Random(1)
     for side in ("en", "de"):
@@ -140,7 +147,6 @@ def make_model(folder: Path) -> Path:
                   "save_every": 200, "validate_every": 1000, "average": 1, "log_every": 100},
     }  # fmt: skip
     train(recipe, Console(quiet=True))
-    return folder / "model"
 
 
 class Memory:
@@ -163,34 +169,24 @@ class Memory:
             time.sleep(1)
 
 
-def translate_all(model: Path, source: Path, target: Path, engine: str, minutes: float) -> tuple[float, list[float], str, str]:
-    """The command over the whole file, as long as there is time: seconds, memory over time, how it ended, last words."""
-    command = [
-        sys.executable,
-        "-m",
-        "undivided",
-        "translate",
-        str(model),
-        str(source),
-        "--engine",
-        engine,
-        "--quiet",
-        "--format",
-        "lines",
-    ]
-    start = time.monotonic()
+def translate_all(model: Path, source: Path, target: Path, engine: str) -> dict[str, Any]:
+    """The command over the whole file: seconds of CPU time, memory over time, how it ended."""
+    command = [sys.executable, "-m", "undivided", "translate", str(model), str(source), "--engine", engine, "--threads", "1",
+               "--quiet", "--format", "lines"]  # fmt: skip
     with tempfile.TemporaryFile() as words, target.open("wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=words)
         memory = Memory(process.pid)
-        try:
-            ended = f"exit code {process.wait(60 * minutes)}"
-        except subprocess.TimeoutExpired:
-            process.terminate()
-            process.wait()
-            ended = f"stopped by this script after {minutes:g} minutes: the rest was not tried"
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        ended = f"exit code {process.returncode}"
         words.seek(max(0, words.seek(0, 2) - 2000))
         said = words.read().decode("utf-8", "replace")
-    return time.monotonic() - start, memory.seen, ended, said
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)}: {ended}: {said[-300:]}")
+    third = max(1, len(memory.seen) // 3)
+    thirds = [max(memory.seen[start : start + third], default=0.0) for start in (0, third, 2 * third)]
+    seconds = usage.ru_utime + usage.ru_stime
+    return {"seconds": seconds, "memory": thirds, "ended": ended}
 
 
 def batches_of(size: int) -> Any:
@@ -207,71 +203,124 @@ def batches_of(size: int) -> Any:
 def translate_again(model: Path, source: Path, target: Path, size: int, engine: str) -> None:
     """The command in this process, with batches of at most `size` sentences."""
     from undivided.cli import main
-    from undivided.inference.engines import ctranslate2, torch
+    from undivided.inference.engines import ctranslate2, int8, torch
 
-    modules: tuple[Any, ...] = (ctranslate2, torch)
-    before = [module.batch_by_length for module in modules]
-    try:
-        for module in modules:
-            module.batch_by_length = batches_of(size)
-        given = [
-            "translate",
-            str(model),
-            str(source),
-            "-o",
-            str(target),
-            "--engine",
-            engine,
-            "--quiet",
-            "--threads",
-            "1",
-            "--format",
-            "lines",
-        ]
-        with open(os.devnull, "w", encoding="utf-8") as nowhere, redirect_stderr(nowhere):
-            code = main(given)
-    finally:
-        for module, cut in zip(modules, before, strict=True):
-            module.batch_by_length = cut
+    for module in (ctranslate2, int8, torch):
+        assert hasattr(module, "batch_by_length")
+        module.batch_by_length = batches_of(size)
+    given = ["translate", str(model), str(source), "-o", str(target), "--engine", engine, "--quiet", "--threads", "1",
+             "--format", "lines"]  # fmt: skip
+    with open(os.devnull, "w", encoding="utf-8") as nowhere, redirect_stderr(nowhere):
+        code = main(given)
     if code:
         raise SystemExit(f"batches of {size}: exit code {code}")
 
 
-def lines_of(path: Path, count: int | None = None) -> list[bytes]:
-    return path.read_bytes().split(b"\n")[:-1][:count]
+def lines_of(path: Path) -> list[bytes]:
+    return path.read_bytes().split(b"\n")[:-1]
+
+
+def digest_of_code() -> str:
+    """Which code a result is of."""
+    found = hashlib.sha256()
+    for path in [*sorted((ROOT / "src" / "undivided").rglob("*.py")), Path(__file__)]:
+        found.update(path.read_bytes())
+    return found.hexdigest()[:16]
+
+
+class Work:
+    """What is to be done and what is done, in a folder."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options, self.folder, self.lock = options, options.folder, threading.Lock()
+        self.path = self.folder / "results.json"
+        self.settings = {"code": digest_of_code(), "lines": options.lines, "engine": options.engine}
+        self.known: dict[str, Any] = json.loads(self.path.read_text(encoding="utf-8")) if self.path.exists() else {}
+        if self.known.get("settings") != self.settings:
+            self.known = {"settings": self.settings, "done": {}}
+
+    def begin(self) -> None:
+        """Make the model and the lines, where they are not there yet."""
+        if "kinds" in self.known:
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(self.folder / "model", ignore_errors=True)
+        make_model(self.folder)
+        self.known["kinds"] = write_lines(self.folder / "all", self.options.lines, 1)
+        for start in range(0, self.options.lines, PART):
+            lines = lines_of(self.folder / "all")[start : start + PART]
+            (self.folder / f"all.{start}").write_bytes(b"".join(line + b"\n" for line in lines))
+        self._save()
+
+    def missing(self) -> list[str]:
+        """Tasks that are not done: `all`, and a size of batches with the number of the first line."""
+        again = [f"{size} {start}" for size in self.options.sizes for start in range(0, self.options.lines, PART)]
+        return [task for task in ["all", *again] if task not in self.known["done"]]
+
+    def run(self, task: str) -> None:
+        """Do one task in a process of its own."""
+        size, _, start = task.partition(" ")
+        if task == "all":
+            found = translate_all(self.folder / "model", self.folder / "all", self.folder / "out", self.options.engine)
+        else:
+            place = [str(self.folder / "model"), str(self.folder / f"all.{start}"), str(self.folder / f"out.{size}.{start}")]
+            command = [sys.executable, __file__, "--again", *place, size, self.options.engine]
+            process = subprocess.Popen(command)
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            if process.returncode:
+                raise SystemExit(f"{task}: exit code {process.returncode}")
+            found = {"seconds": usage.ru_utime + usage.ru_stime, "memory": usage.ru_maxrss / 1024}
+        with self.lock:
+            self.known["done"][task] = found
+            self._save()
+        print(f"{task}: {found}", flush=True)
+
+    def _save(self) -> None:
+        written = self.path.with_suffix(".new")
+        written.write_text(json.dumps(self.known), encoding="utf-8")
+        os.replace(written, self.path)
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["--again"]:
+        model, source, target, size, engine = sys.argv[2:]
+        translate_again(Path(model), Path(source), Path(target), int(size), engine)
+        return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lines", type=int, default=1_000_000)
-    parser.add_argument("--again", type=int, default=20_000, help="lines that are translated with batches of 7 and 64")
-    parser.add_argument("--alone", type=int, default=2_000, help="lines that are translated one by one")
-    parser.add_argument("--engine", default="ctranslate2", help="ctranslate2 is what `auto` takes for such a model")
-    parser.add_argument("--minutes", type=float, default=60.0, help="most minutes for all lines")
+    parser.add_argument("--sizes", type=int, nargs="*", default=[64, 7, 1], help="sentences in a batch, at most")
+    parser.add_argument("--engine", default="auto")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes at a time, of one thread each")
+    parser.add_argument("--folder", type=Path, default=ROOT / ".venv" / "lines")
     parser.add_argument("--report", type=Path, default=ROOT / "docs" / "lines.md")
     options = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        model = make_model(folder)
-        counts = write_lines(folder / "all", options.lines, 1)
-        seconds, memory, ended, said = translate_all(model, folder / "all", folder / "out", options.engine, options.minutes)
-        print(f"{options.lines:,} lines, {seconds:.0f} s, {ended}", said[-300:], flush=True)
-        source, result = (folder / "all").read_bytes().count(b"\n"), lines_of(folder / "out")
-        rows = []
-        for size, count in ((64, options.again), (7, options.again), (1, options.alone)):
-            count = min(count, options.lines)
-            part = folder / f"part{size}"
-            part.write_bytes(b"".join(line + b"\n" for line in lines_of(folder / "all", count)))
-            translate_again(model, part, folder / "again", size, options.engine)
-            again = lines_of(folder / "again")
-            different = [number for number, (one, two) in enumerate(zip(again, result[:count], strict=True), 1) if one != two]
-            rows.append(
-                f"| {size} | {count:,} | {len(again):,} | {len(different):,} | {', '.join(map(str, different[:5])) or '—'} |"
-            )
-            print(rows[-1], flush=True)
-        empty = _empty_lines(folder / "all", result)
-    write_report(options, counts, (seconds, memory, ended), (source, len(result), empty), rows)
+    work = Work(options)
+    work.begin()
+    with ThreadPoolExecutor(options.workers) as pool:
+        for done in as_completed([pool.submit(work.run, task) for task in work.missing()]):
+            done.result()
+    write_report(work)
+
+
+def compare(work: Work, size: int, result: Sequence[bytes]) -> str:
+    """A row: the lines that came out with batches of another size, beside those of the whole run."""
+    again: list[bytes] = []
+    for start in range(0, work.options.lines, PART):
+        again += lines_of(work.folder / f"out.{size}.{start}")
+    different = [number for number, (one, two) in enumerate(zip(again, result, strict=False), 1) if one != two]
+    done = [work.known["done"][f"{size} {start}"] for start in range(0, work.options.lines, PART)]
+    cells = [f"{size}", f"{work.options.lines:,}", f"{len(again):,}", f"{len(different):,}", ", ".join(map(str, different[:5])) or "—",
+             f"{max(each['memory'] for each in done):,.0f} MB", f"{sum(each['seconds'] for each in done):,.0f}"]  # fmt: skip
+    return f"| {' | '.join(cells)} |"
+
+
+def engine_of(folder: Path, name: str) -> str:
+    """The engine that this name stands for here."""
+    from undivided import Translator
+
+    return Translator(folder / "model", engine=name, threads=1, console=Console(quiet=True)).engine.name
 
 
 def _empty_lines(path: Path, result: Sequence[bytes]) -> int:
@@ -280,37 +329,29 @@ def _empty_lines(path: Path, result: Sequence[bytes]) -> int:
     return sum((not one) != (not two.strip()) for one, two in zip(sources, result, strict=False) if not one)
 
 
-def write_report(
-    options: argparse.Namespace,
-    counts: Counter[str],
-    run: tuple[float, list[float], str],
-    found: tuple[int, int, int],
-    rows: list[str],
-) -> None:
-    seconds, memory, ended = run
-    third = max(1, len(memory) // 3)
-    shares = [max(memory[start : start + third], default=0.0) for start in (0, third, 2 * third)]
-    kinds = ", ".join(f"{count:,} {kind}" for kind, count in counts.most_common())
+def write_report(work: Work) -> None:
+    options, run, result = work.options, work.known["done"]["all"], lines_of(work.folder / "out")
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in Counter(work.known["kinds"]).most_common())
     text = f"""# {options.lines:,} harmed lines
 
-Written by `benchmarks/lines.py --lines {options.lines} --again {options.again} --alone {options.alone} --engine {options.engine}` (`make prove-lines`) on {date.today()}.
+Written by `benchmarks/lines.py --lines {options.lines} --sizes {" ".join(map(str, options.sizes))}` (`make prove-lines`) on {date.today()}. Engine: {engine_of(work.folder, options.engine)}, which is what `--engine {options.engine}` takes here.
 
 The lines: {kinds}. One in twenty ends with `\\r\\n`. The model is tiny and was trained for a moment; its translations mean nothing.
 
-| | |
+| all lines in one command | |
 |---|---|
-| lines in | {found[0]:,} |
-| lines out | {found[1]:,} |
-| how it ended | {ended} |
-| empty lines that did not stay empty | {found[2]:,} |
-| seconds, on a machine shared with others | {seconds:,.0f} |
-| largest memory in the first, second and last third | {", ".join(f"{share:,.0f} MB" for share in shares)} |
+| lines in | {len(lines_of(work.folder / "all")):,} |
+| lines out | {len(result):,} |
+| how it ended | {run["ended"]} |
+| empty lines that did not stay empty | {_empty_lines(work.folder / "all", result):,} |
+| seconds of CPU time | {run["seconds"]:,.0f} |
+| largest memory in the first, second and last third | {", ".join(f"{each:,.0f} MB" for each in run["memory"])} |
 
-The first lines again, with batches of at most so many sentences (above, batches are cut as always); every line must be the same, in the same place:
+Again, {PART:,} lines at a time, with batches of at most so many sentences (above, batches are cut as always); every line must be the same, in the same place:
 
-| sentences in a batch | lines in | lines out | different | which |
-|---|---|---|---|---|
-{chr(10).join(rows)}
+| sentences in a batch | lines in | lines out | different | which | largest memory | CPU seconds |
+|---|---|---|---|---|---|---|
+{chr(10).join(compare(work, size, result) for size in options.sizes)}
 """
     options.report.write_text(text, encoding="utf-8")
 

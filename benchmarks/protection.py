@@ -1,17 +1,25 @@
+# ruff: noqa: E501  (a report is written as it is)
 """`make prove-protection`: a model that learned with protection beside one that did not, after equal steps, on held-out text.
 
-What is trained is kept under `.venv/protection`; a stopped run resumes. With STEPS=100 the models are trained less. The report is
-docs/protection.md.
+    python benchmarks/protection.py [--steps 6000] [--jobs 2] [--only with|without] [--report docs/protection.md]
+
+The two are trained side by side, with one thread each, and kept under `.venv/protection`: a stopped run resumes. The report is written
+once both are trained; `--only` trains one of them and does nothing else.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date
 from pathlib import Path
+from typing import Any
 
 from measure import CORPORA, ROOT
 from protection_data import HeldOut, Span, TaggedText, inject, split_corpus
@@ -19,41 +27,58 @@ from protection_data import HeldOut, Span, TaggedText, inject, split_corpus
 from undivided.core.console import Console
 from undivided.formats import Marked
 from undivided.formats.markup import Link, Placed, place_tags
+from undivided.inference import translator as translator_module
 from undivided.inference.alignment import make_aligner
+from undivided.inference.forcing import first_lost, force_lost
 from undivided.inference.restoration import is_nested
 from undivided.inference.score import bleu
 from undivided.inference.translation import Translation
 from undivided.inference.translator import Translator
 from undivided.training.loop import train
 
-STEPS = int(os.environ.get("STEPS", "3000"))
 TAGGED, PLAIN, INJECTED = 500, 2000, 1000
-HOME = Path(os.environ.get("PROTECTION_HOME", ROOT / ".venv" / "protection"))
 CORPUS = CORPORA / "libreoffice-help" / "en-de"
 MODELS = {"with": True, "without": False}
 
 
-def settings(name: str) -> dict[str, dict[str, object]]:
-    """What a model is trained with; the two differ in `tokens.protect` alone."""
+def settings(folder: Path, name: str, steps: int) -> dict[str, dict[str, Any]]:
+    """What a model is trained with: what `undivided train` takes for so many steps. The two differ in `tokens.protect` alone."""
     return {
         "data": {
-            "train": [[str(HOME / "train.en"), str(HOME / "train.de")]],
+            "train": [[str(folder / "train.en"), str(folder / "train.de")]],
             "valid": [[str(CORPUS / "valid.en"), str(CORPUS / "valid.de")]],
             "source_lang": "en",
             "target_lang": "de",
         },
-        "tokens": {"vocab_size": 4000, "protect": MODELS[name]},
-        "model": {"d_model": 128, "d_ff": 256, "n_heads": 4, "encoder_layers": 3, "decoder_layers": 2, "norm": "pre"},
-        "train": {"max_steps": STEPS, "validate_every": STEPS // 2, "out": str(HOME / name)},
+        "tokens": {"protect": MODELS[name]},
+        "batches": {"tokens": 1024},
+        "train": {"max_steps": steps, "threads": 1, "out": str(model_folder(folder, name, steps))},
     }
 
 
-def train_one(name: str, console: Console) -> None:
+def model_folder(folder: Path, name: str, steps: int) -> Path:
+    return folder / f"{name}-{steps}"
+
+
+def train_one(folder: Path, name: str, steps: int) -> None:
     """Train a model, or resume its training; once it is finished, do nothing."""
-    if not (HOME / name / "finished").exists():
-        console.say(f"training the model {name} protection")
-        train(settings(name), console)
-        (HOME / name / "finished").touch()
+    home = model_folder(folder, name, steps)
+    if not (home / "finished").exists():
+        train(settings(folder, name, steps), Console())
+        (home / "finished").touch()
+
+
+def train_all(folder: Path, steps: int, jobs: int) -> None:
+    """Train both, each in a process of its own."""
+
+    def run(name: str) -> None:
+        with (folder / f"{name}-{steps}.log").open("ab") as log:
+            command = [sys.executable, __file__, "--folder", str(folder), "--steps", str(steps), "--only", name]
+            subprocess.run(command, stderr=log, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        print(f"trained {name} protection", flush=True)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(run, MODELS))
 
 
 class Counting(Translator):
@@ -64,6 +89,16 @@ class Counting(Translator):
     def _find_lost(self, requests, texts, lost, config):
         self.again += len(lost)
         return super()._find_lost(requests, texts, lost, config)
+
+
+def count_forced(artifact, requests, texts, results, *given):
+    """The second try of models without symbols, counted as well."""
+    COUNTED["forced"] += sum(bool(first_lost(each.text, results[index].text)) for index, each in enumerate(requests))
+    return force_lost(artifact, requests, texts, results, *given)
+
+
+COUNTED = Counter[str]()
+translator_module.force_lost = count_forced
 
 
 def translate(translator: Translator, texts: Sequence[str]) -> list[Translation]:
@@ -88,9 +123,10 @@ def prove_intact(models: dict[str, Counting], pairs: Sequence[tuple[str, str]]) 
     rows = [f"| | {' | '.join(f'{name} protection' for name in models)} |", "|---" * (len(models) + 1) + "|"]
     cells: dict[str, list[str]] = {}
     for translator in models.values():
-        translator.again = 0
+        translator.again, COUNTED["forced"] = 0, 0
         found = translate(translator, [text for text, _ in made])
         counts = [(Counter(items), result.text) for (_, items), result in zip(made, found, strict=True)]
+        again = translator.again or COUNTED["forced"]
         whole = sum(all(text.count(item) == count for item, count in items.items()) for items, text in counts)
         kept = sum(min(text.count(item), count) for items, text in counts for item, count in items.items())
         flagged = sum(translator.judge(each).name == "placeholder-lost" for each in found)
@@ -99,7 +135,7 @@ def prove_intact(models: dict[str, Counting], pairs: Sequence[tuple[str, str]]) 
         for name, value in {
             f"sentences of {len(made):,} in which all is intact, once each": share(whole, len(made)),
             f"of {sum(len(items) for _, items in made):,} injected items, found": share(kept, sum(len(items) for _, items in made)),
-            "sentences decoded a second time under the constraint": f"{translator.again:,}",
+            "sentences decoded a second time under the constraint": f"{again:,}",
             "sentences flagged `placeholder-lost`": f"{flagged:,}",
             "BLEU of the rest": f"{bleu(rest, references, 'de').score:.1f}",
             "BLEU of the same sentences with nothing injected": f"{bleu(plain, references, 'de').score:.1f}",
@@ -161,7 +197,14 @@ def prove_tags(translator: Translator, pairs: Sequence[tuple[TaggedText, TaggedT
         if all(found.text.count(each) == 1 for each in words):
             own.append((source, found.text, [(found.text.index(each), found.text.index(each) + len(each)) for each in words]))
     rows = ["| tags around the right words | by attention | relative position | sound |", "|---|---|---|---|"]
-    for name, given in ((f"of {len(cases)} references", cases), (f"of {len(own)} own translations that have the words", own)):
+    two = [case for case in cases if len(case[2]) == 2]
+    groups = {
+        f"of {len(cases)} references": cases,
+        f"of them, {len(two)} with two": two,
+        f"of them, {len(cases) - len(two)} with one": [case for case in cases if len(case[2]) == 1],
+        f"of {len(own)} own translations that have the words": own,
+    }
+    for name, given in groups.items():
         links = aligner([(source.text, target) for source, target, _ in given])
         ours = [right_tags(*case, links=each or []) for case, each in zip(given, links, strict=True)]
         base = [right_tags(*case, links=None) for case in given]
@@ -171,7 +214,7 @@ def prove_tags(translator: Translator, pairs: Sequence[tuple[TaggedText, TaggedT
         rows.append(f"| {name} ({total} pairs of tags) | {' | '.join(cells)} | {'all' if sound else 'NOT ALL'} |")
     facts = translator.artifact.facts["alignment"]
     heads = ", ".join(f"layer {layer + 1} head {head + 1} ({mode})" for layer, head, mode in facts["heads"])
-    tuned = "How attention, shortlist and distance are weighed was chosen on every second of these references."
+    tuned = "How attention, shortlist and distance are weighed was chosen on half of those with two, and on none of the others."
     return [*rows, "", f"Aligned by {heads}, error rate {facts['error']:.2f} against IBM model 1 on training pairs. {tuned}"]
 
 
@@ -220,15 +263,16 @@ def prove_false_alarms(translator: Translator, pairs: Sequence[tuple[str, str]])
     return [f"Of {len(pairs):,} ordinary held-out sentences, {share(alarms, len(pairs))} are flagged: {parts}."]
 
 
-def report(models: dict[str, Counting], held_out: HeldOut) -> str:
+def report(models: dict[str, Counting], held_out: HeldOut, steps: int) -> str:
     """Everything that is measured, as a page."""
     first = models["with"]
-    names = "Two models learned from the same pairs" if len(models) == 2 else "One model with protection learned"
+    shape = first.artifact.recipe.model
     parts = [
         ("# Protection, markup and the account, measured", [
-            f"`make prove-protection`: office help, English → German. {names} for {STEPS:,} steps"
-            f"{' each, one with `tokens.protect`, one without' if len(models) == 2 else ''}; {TAGGED + PLAIN:,} pairs were "
-            f"held out. Engine: {first.engine.name}. What it is about: [account](account.md).",
+            f"Written by `benchmarks/protection.py --steps {steps}` (`make prove-protection`) on {date.today()}. Office help, English → German. "
+            f"Two models ({shape.encoder_layers} + {shape.decoder_layers} layers of {shape.d_model}, what `undivided train` takes for so many steps) "
+            f"learned from the same pairs for {steps:,} steps of 1,024 tokens each, one with `tokens.protect`, one without; "
+            f"{len(held_out.tagged) + len(held_out.plain):,} pairs were held out. Engine: {first.engine.name}. What it is about: [account](account.md).",
         ]),
         ("## Placeholders, tags, addresses, numbers", prove_intact(models, held_out.plain[:INJECTED])),
         ("## Inline markup", prove_tags(first, held_out.tagged)),
@@ -239,18 +283,23 @@ def report(models: dict[str, Counting], held_out: HeldOut) -> str:
 
 
 def main() -> None:
-    """Train what is not trained yet, measure, and write the report of what is trained."""
-    console = Console()
-    held_out = split_corpus(CORPUS, HOME, TAGGED, PLAIN)
-    # With a name, only that model is trained: two processes can share the work. `report` trains nothing.
-    for name in sys.argv[1:] or MODELS:
-        if name != "report":
-            train_one(name, console)
-    if sys.argv[1:] not in ([], ["report"]):
+    """Train what is not trained yet, measure, and write the report."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=6000, help="steps of each training")
+    parser.add_argument("--jobs", type=int, default=2, help="trainings at a time, of one thread each")
+    parser.add_argument("--only", choices=list(MODELS), help="train this model, and do nothing else")
+    parser.add_argument("--folder", type=Path, default=ROOT / ".venv" / "protection")
+    parser.add_argument("--report", type=Path, default=ROOT / "docs" / "protection.md")
+    options = parser.parse_args()
+    if options.only:
+        train_one(options.folder, options.only, options.steps)
         return
-    text = report({name: Counting(HOME / name) for name in MODELS if (HOME / name / "finished").exists()}, held_out)
+    held_out = split_corpus(CORPUS, options.folder, TAGGED, PLAIN)
+    train_all(options.folder, options.steps, options.jobs)
+    models = {name: Counting(model_folder(options.folder, name, options.steps)) for name in MODELS}
+    text = report(models, held_out, options.steps)
     print(text)
-    (ROOT / "docs" / "protection.md").write_text(text, encoding="utf-8")
+    options.report.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

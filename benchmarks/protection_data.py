@@ -18,6 +18,9 @@ from undivided.formats.contract import Tag
 STYLES = {"emph", "menuitem", "literal", "input", "keycode", "defterm", "acronym", "widget"}
 """Classes of the spans in the help pages."""
 
+LOOKED_AT = 500
+"""So many usable pairs, first those with two spans, were looked at when it was chosen how signals of alignment are weighed."""
+
 PACKAGES = ("libreoffice-help-en-us", "libreoffice-help-de")
 
 
@@ -158,8 +161,10 @@ def split_corpus(corpus: Path, folder: Path, tagged: int, plain: int) -> HeldOut
     pairs = list(zip(*(read_lines(corpus / f"train.{language}") for language in ("en", "de")), strict=True))
     known = {source for source, _ in pairs}
     usable = [pair for pair in tagged_pairs() if pair[0].text in known]
-    # Pairs of spans are rarer, so that they come first.
-    chosen = sorted(usable, key=lambda pair: len(pair[0].spans) == 1)[:tagged]
+    # Pairs of spans are rare, so that all of them are taken; of the others, those that nothing was chosen on.
+    two, one = ([pair for pair in usable if (len(pair[0].spans) == 1) == is_single] for is_single in (False, True))
+    seen = max(0, LOOKED_AT - len(two))
+    chosen = [*two, *one[seen:]][:tagged]
     marked = {pair[0].text for pair in chosen}
     rest = sorted((pair for pair in pairs if pair[0] not in marked), key=lambda pair: hashlib.sha256(pair[0].encode()).digest())
     kept = set(rest[plain:])

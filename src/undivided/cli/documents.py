@@ -86,7 +86,9 @@ def run_document(options: argparse.Namespace, search: SearchChanges, console: Co
     _report(result, translator, console)
     with open_account(options.report) as account:
         for each in result.results:
-            raw = next((sentence.raw for sentence in each.sentences if isinstance(sentence.raw, Translation)), None)
+            # Of a segment of several sentences, what the model was least sure of.
+            raws = [sentence.raw for sentence in each.sentences if isinstance(sentence.raw, Translation)]
+            raw = min(raws, key=lambda found: found.confidence, default=None)
             verdict = judge_segment(each, translator.usual)
             account.add(each.segment.number + 1, each.segment.text, each.target.text, verdict, raw, translator.memory)
     account.close(console, options.strict, bool(options.report))

@@ -8,12 +8,15 @@ from dataclasses import dataclass, field
 
 from undivided.core.errors import InputError
 from undivided.formats.contract import DocumentOptions, Edit, Marked, SegmentList, SplicedText, State, Unit, Write
+from undivided.formats.plurals import PluralRule, plural_rule
 from undivided.formats.po_strings import join_strings, wrap_message
 from undivided.formats.text_file import TextFile, read_text
 
 KEYWORD = re.compile(r"(msgctxt|msgid_plural|msgid|msgstr)(?:\[(\d{1,2})\])?\s*(?=\")")
 CHARSET = re.compile(rb"Content-Type:[^\n\"]{0,100}?charset=([A-Za-z][\w.:-]*)", re.IGNORECASE)
 LINE = re.compile(r"[^\n]*(?:\n|\Z)")
+OPEN_RULE = "nplurals=INTEGER"
+"""How the plural forms of a template begin."""
 STRINGS = re.compile(r'"((?:[^"\\]|\\.)*)"[ \t\r]*\Z')
 
 
@@ -108,12 +111,33 @@ def parse_po(file: TextFile, options: DocumentOptions) -> SplicedText:
     end = "\r\n" if "\r\n" in file.text[:2000] else "\n"
     wraps = not any(len(line) > 81 and line.startswith('"') for line in file.text.splitlines()[:5000])
     segments, units = SegmentList(file.text), list[Unit]()
+    said = header.get("plural-forms", "")
+    # In a template it is left open how many forms there are.
+    rule = plural_rule(options.target_lang) if said.startswith(OPEN_RULE) else None
+    is_single = "n!=1" in (rule.header() if rule else said).replace(" ", "")
     for entry in entries:
-        forms = sorted((name for name in entry.fields if name.startswith("msgstr")), key=lambda name: (len(name), name))
+        forms = _forms(entry, rule)
         if entry.fields["msgid"].text.strip() and forms:
-            is_single = "n!=1" in header.get("plural-forms", "").replace(" ", "")
             units.append(_entry_unit(file, entry, forms, segments, (end, wraps), is_single))
-    return SplicedText(units, target_lang=header.get("language", ""), finish=lambda: _fill_language(entries, options, end))
+    return SplicedText(units, target_lang=header.get("language", ""), finish=lambda: _fill_header(entries, options, rule, end))
+
+
+def _forms(entry: Entry, rule: PluralRule | None) -> list[str]:
+    """The forms of a message in their order; with a rule, as many as that says of a message that has no translation yet."""
+    forms = sorted((name for name in entry.fields if name.startswith("msgstr")), key=lambda name: (len(name), name))
+    usual = [f"msgstr[{number}]" for number in range(len(forms))]
+    if (
+        rule is None
+        or "msgid_plural" not in entry.fields
+        or not forms
+        or forms != usual
+        or any(entry.fields[each].text for each in forms)
+    ):
+        return forms
+    end = entry.fields[forms[-1]].end
+    wanted = [f"msgstr[{number}]" for number in range(rule.count)]
+    entry.fields |= {name: Field(end, end, []) for name in wanted if name not in entry.fields}
+    return wanted
 
 
 def _entry_unit(
@@ -138,10 +162,14 @@ def _writer(file: TextFile, entry: Entry, forms: Sequence[str], style: tuple[str
     def write(given: Sequence[Marked | None], approve: bool) -> list[Edit]:
         edits = []
         for form, each in zip(forms, given, strict=True):
-            if each is not None:
-                place = entry.fields[form]
-                written = wrap_message(each.text, len(form) + 1, *style)
-                edits.append(Edit(place.start, place.end, written))
+            place = entry.fields[form]
+            is_new = place.start == place.end
+            if each is not None or is_new:
+                written = wrap_message(each.text if each else "", len(form) + 1, *style)
+                edits.append(Edit(place.start, place.end, f"{style[0]}{form} {written}" if is_new else written))
+        surplus = [field.end for name, field in entry.fields.items() if name.startswith("msgstr") and name not in forms]
+        if surplus:
+            edits.append(Edit(entry.fields[forms[-1]].end, max(surplus), ""))
         return [*edits, *_mark(file, entry, approve, style[0])]
 
     return write
@@ -160,12 +188,20 @@ def _mark(file: TextFile, entry: Entry, approve: bool, end: str) -> list[Edit]:
     return [Edit(start, file.text.find("\n", stop) + 1 or stop, "")]
 
 
-def _fill_language(entries: Sequence[Entry], options: DocumentOptions, end: str) -> list[Edit]:
-    """An empty `Language:` of the header is filled."""
+def _fill_header(entries: Sequence[Entry], options: DocumentOptions, rule: PluralRule | None, end: str) -> list[Edit]:
+    """What a template leaves open in its header is filled: language, encoding, plural forms."""
+    known = {"Content-Type: text/plain; charset=CHARSET\\n": "Content-Type: text/plain; charset=UTF-8\\n"}
+    if options.target_lang:
+        language = f"Language: {options.target_lang}\\n"
+        known |= {"Language: \\n": language, "Language:\\n": language}
     for entry in entries:
-        if not entry.fields["msgid"].text and "msgstr" in entry.fields and options.target_lang:
+        if not entry.fields["msgid"].text and "msgstr" in entry.fields:
             header = entry.fields["msgstr"]
-            if any(part.strip() == "Language: \\n" or part == "Language:\\n" for part in header.parts) and len(header.parts) > 1:
-                parts = [f"Language: {options.target_lang}\\n" if part.startswith("Language:") else part for part in header.parts]
+            parts = [known.get(part, part) for part in header.parts]
+            if rule is not None:
+                parts = [
+                    f"Plural-Forms: {rule.header()}\\n" if part.startswith(f"Plural-Forms: {OPEN_RULE}") else part for part in parts
+                ]
+            if parts != header.parts and len(parts) > 1:
                 return [Edit(header.start, header.end, end.join(f'"{part}"' for part in parts))]
     return []

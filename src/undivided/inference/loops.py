@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-LONGEST_PERIOD = 24
+LONGEST_PERIOD = 64
 """Tokens of the longest sequence whose repetition is looked for."""
 
 FEWEST_REPEATS = 4
@@ -16,7 +16,7 @@ BLOCKED = 4
 
 def longest_loop(tokens: Sequence[int]) -> int:
     """How many tokens the longest loop takes up; 0 where there is none."""
-    return max((_loop(tokens, period) for period in range(1, min(LONGEST_PERIOD, len(tokens) // 2) + 1)), default=0)
+    return max((_loop(tokens, period) for period in range(1, min(LONGEST_PERIOD, len(tokens) // FEWEST_REPEATS) + 1)), default=0)
 
 
 def _loop(tokens: Sequence[int], period: int) -> int:

@@ -1,6 +1,8 @@
 # ruff: noqa: E501  (documents are written as they are)
 """`undivided translate` with documents."""
 
+import json
+
 import pytest
 
 PO = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\nmsgid "The dog sees a tree today."\nmsgstr ""\n\nmsgid "Done"\nmsgstr "Fertig"\n'
@@ -64,3 +66,13 @@ def test_wrong_usage_is_said_in_a_line(run, model, catalogue, monkeypatch, argum
 def test_a_document_can_be_read_as_lines(run, model, catalogue):
     ran = run("translate", model, catalogue, "--format", "lines", "-q")
     assert ran.out.count("\n") == PO.count("\n")
+
+
+def test_a_segment_is_as_sure_as_its_least_sure_sentence(run, model, translator, tmp_path):
+    texts = ["The dog sees a tree today.", "Xylophones quickly jump.", "My bird likes the house."]
+    (tmp_path / "a.md").write_text(" ".join(texts))
+    report = tmp_path / "a.jsonl"
+    assert run("translate", model, tmp_path / "a.md", "-q", "--report", report, "--engine", "torch").code == 0
+    least, first, _ = sorted(each.confidence for each in translator.stream(texts))
+    assert json.loads(report.read_text(encoding="utf-8"))["confidence"] == pytest.approx(least, abs=1e-3)
+    assert first - least > 0.01

@@ -1,6 +1,9 @@
 # ruff: noqa: E501  (documents are written as they are)
 """Every format: read, filled, and left alone byte for byte."""
 
+import shutil
+import subprocess
+
 import pytest
 from catalogues import CATALOGUES
 
@@ -206,3 +209,53 @@ def test_what_is_written_is_read_again(format, data, text):
     assert document.save({}) == data.encode()
     again = open_document(document.save({0: text}), format, options).segments()[0]
     assert text in (again.text, again.target)
+
+
+TEMPLATE = b"""#, fuzzy
+msgid ""
+msgstr ""
+"Project-Id-Version: a 1.0\\n"
+"Language: \\n"
+"MIME-Version: 1.0\\n"
+"Content-Type: text/plain; charset=CHARSET\\n"
+"Content-Transfer-Encoding: 8bit\\n"
+"Plural-Forms: nplurals=INTEGER; plural=EXPRESSION;\\n"
+
+#, c-format
+msgid "one file"
+msgid_plural "%d files"
+msgstr[0] ""
+msgstr[1] ""
+
+msgid "Close"
+msgstr ""
+"""
+"""What xgettext writes."""
+
+
+@pytest.mark.parametrize(("language", "texts"), [
+    ("de", ["one file", "%d files"]), ("ja", ["%d files"]), ("fr", ["%d files"] * 2), ("pl", ["%d files"] * 3),
+    ("ar", ["%d files"] * 6), ("xx", ["%d files"] * 2),
+])  # fmt: skip
+def test_a_template_gets_the_plural_forms_of_its_language(tmp_path, language, texts):
+    options = DocumentOptions("en", language)
+    document = open_document(TEMPLATE, "po", options)
+    assert [each.text for each in document.segments()] == [*texts, "Close"]
+    assert document.save({}) == TEMPLATE
+    result = document.save({each.number: f"<ü{each.number}> %d" for each in document.segments()}, approve=True)
+    again = open_document(result, "po", options)
+    assert [each.target for each in again.segments()] == [f"<ü{number}> %d" for number in range(len(texts) + 1)]
+    assert result.count(b"msgstr[") == len(texts)
+    assert b"charset=UTF-8" in result
+    assert f"Language: {language}\\n".encode() in result
+    assert (b"INTEGER" in result) == (language == "xx")
+    if shutil.which("msgfmt") and language != "xx":
+        (tmp_path / "a.po").write_bytes(result)
+        said = subprocess.run(["msgfmt", "-c", "-o", "/dev/null", tmp_path / "a.po"], capture_output=True, text=True, check=False)
+        assert said.returncode == 0, said.stderr
+
+
+def test_plural_forms_that_have_no_translation_are_there_all_the_same():
+    document = open_document(TEMPLATE, "po", DocumentOptions("en", "ru"))
+    result = document.save({0: "%d a"}, approve=True)
+    assert result.count(b'msgstr[0] "%d a"\nmsgstr[1] ""\nmsgstr[2] ""\n') == 1

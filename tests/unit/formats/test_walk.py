@@ -62,6 +62,7 @@ def test_sentences(language, text, sentences):
         ("[%key:common::off%] 😀👍🏽", ["[%key:common::off%]", "😀", "👍🏽"]),
         ("Plain words, and/or 50 of them at 10:30: nothing.", []),
         ("it is 50% discounted", ["50%"]),
+        ("on 3/12/2026, not 12.03.2026 or 1/2", ["3/12/2026", "12.03.2026"]),
     ],
 )
 def test_what_is_protected(text, protected):

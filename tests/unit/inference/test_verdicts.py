@@ -113,6 +113,8 @@ def test_a_model_that_is_seldom_short_says_so_of_every_short_translation():
         ([1, 2] * 3, 0),
         ([5, 1, 2, 1, 2, 1, 2, 1, 2, 9], 8),
         ([*range(10), *range(10), *range(10), *range(10)], 40),
+        ([*range(50)] * 3, 0),
+        ([*range(50)] * 4 + [99], 200),
         ([], 0),
     ],
 )
