@@ -119,9 +119,15 @@ def _find_moved(recipe: Recipe, record: Record) -> Recipe:
     def found(corpora: Sequence[CorpusFiles]) -> list[CorpusFiles]:
         return [dataclasses.replace(files, source=find(files.source), target=find(files.target)) for files in corpora]
 
-    named = {name: found(getattr(recipe.data, name)) for name in ("train", "valid", "old_train", "old_valid")}
-    train = dataclasses.replace(recipe.train, start=find(recipe.train.start))
-    return dataclasses.replace(recipe, data=dataclasses.replace(recipe.data, **named), train=train)
+    named = recipe.data
+    data = dataclasses.replace(
+        named,
+        train=found(named.train),
+        valid=found(named.valid),
+        old_train=found(named.old_train),
+        old_valid=found(named.old_valid),
+    )
+    return dataclasses.replace(recipe, data=data, train=dataclasses.replace(recipe.train, start=find(recipe.train.start)))
 
 
 def _files(data: DataConfig) -> Iterator[tuple[str, str]]:

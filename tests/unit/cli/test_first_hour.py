@@ -124,10 +124,15 @@ def test_common_flags_come_first_and_values_are_those_that_would_be_used(capsys)
     assert places == sorted(places)
     d_model = "tiny 128, small 256, base 512, fast 512, student 256, big 1024"
     assert f"(default: fitted to data and budget; by preset: {d_model})" in shown
-    assert "pre (before each sub-layer) [transformer, decoder_only, encoder_only, vision, drawing] (default: fitted to data" in shown
+    assert (
+        "pre (before each sub-layer) [transformer, decoder_only, encoder_only, vision, drawing] (default: fitted to data" in shown
+    )
     assert "without one, a translator is fitted to its data and budget" in shown
     assert "model.positions sinusoidal|halves|marian|learned|index|none position encoding: sinusoidal (paper;" in shown
-    assert "none [transformer, decoder_only, encoder_only, vision, drawing, convolutional] (default: sinusoidal; preset student" in shown
+    assert (
+        "none [transformer, decoder_only, encoder_only, vision, drawing, convolutional] (default: sinusoidal; preset student"
+        in shown
+    )
     assert "(default: false)" in shown
     assert "stop after this many passes over the data; 0 = no limit (default: 0)" in shown
 
