@@ -18,6 +18,7 @@ from undivided.config.model import SINGLE_STACK
 from undivided.core.console import Console, Progress, plural
 from undivided.core.errors import InputError
 from undivided.core.files import write_atomic
+from undivided.data.encodings import advise, check_encoding, is_wide
 from undivided.data.text_files import read_lines
 
 if TYPE_CHECKING:
@@ -51,6 +52,12 @@ def add_score(verbs: Any) -> None:
         "unbabel-comet, then --comet-python comet-env/bin/python",
     )
     verb.add_argument("--source", metavar="FILE", help="for COMET without --model: the source text")
+    verb.add_argument(
+        "--encoding",
+        default="",
+        metavar="NAME",
+        help="encoding of files that are not UTF-8, such as cp1252 (default: they are refused)",
+    )
     verb.add_argument("--json", action="store_true", help="print JSON, one object a line")
     verb.add_argument("-o", "--output", metavar="OUT", help="with --model: also write the translations to this file")
     add_settings(verb, SearchConfig, default="the model's own")
@@ -63,6 +70,7 @@ def run_score(options: argparse.Namespace) -> None:
     """Score files or a model."""
     search = search_options(options)
     keep_apart(options.output, options.file, *options.reference)
+    check_encoding(options.encoding)
     from undivided.artifact import model_kind
     from undivided.inference.score import Score, compare, moses_bleu, perplexity, score, score_single_stack
 
@@ -74,15 +82,15 @@ def run_score(options: argparse.Namespace) -> None:
         return
     if not options.reference:
         raise InputError(f"{options.file}: no reference to score against; add a file of reference translations")
-    lines = read_lines(options.file)
-    references = [read_lines(path) for path in options.reference]
+    lines = _read_text(options.file, options.encoding)
+    references = [_read_text(path, options.encoding) for path in options.reference]
     for path, reference in zip(options.reference, references, strict=True):
         if len(reference) != len(lines):
             raise InputError(
                 f"{options.file} has {plural(len(lines), 'line')}, but {path} has {len(reference):,}; they must match line by line"
             )
     extra: list[Score] = []
-    lang, sources = "", read_lines(options.source) if options.source else []
+    lang, sources = "", _read_text(options.source, options.encoding) if options.source else []
     _check_comparison(options, len(lines), sources)
     if options.model:
         from undivided.inference.translator import Translator
@@ -108,6 +116,17 @@ def run_score(options: argparse.Namespace) -> None:
     _print_scores([*results, *extra, *compared], options.json)
 
 
+def _read_text(path: str, encoding: str) -> list[str]:
+    """The lines of a file in UTF-8 or, where it is not that, in the encoding that is named; without one, a guess is told."""
+    try:
+        return read_lines(path, encoding if is_wide(encoding) else "")
+    except InputError as error:
+        if encoding and not is_wide(encoding):
+            return read_lines(path, encoding)
+        hint = "" if encoding else advise([path])
+        raise InputError(f"{error}; {hint}" if hint else str(error)) from None
+
+
 def _check_comparison(options: argparse.Namespace, count: int, sources: Sequence[str]) -> None:
     """Refuse what cannot be compared before anything is translated."""
     if options.comet_python and not options.model and len(sources) != count:
@@ -119,7 +138,7 @@ def _check_comparison(options: argparse.Namespace, count: int, sources: Sequence
 def _second_system(options: argparse.Namespace, sources: Sequence[str], search: SearchChanges) -> list[str]:
     """The translations of the system that is compared with."""
     if not Path(options.versus).is_dir():
-        return read_lines(options.versus)
+        return _read_text(options.versus, options.encoding)
     from undivided.inference.translator import Translator
 
     console = Console(options.quiet)

@@ -76,7 +76,7 @@ def add_distill(verbs: Any) -> None:
         help="also train on the original pairs, X times each for every time on the teacher's version (default: 0)",
     )
     add_trust(verb)
-    add_settings(verb, Recipe)
+    add_settings(verb, Recipe, default="the teacher's, or the preset's")
     add_quiet(verb)
     verb.set_defaults(run=run_distill)
 

@@ -19,11 +19,15 @@ from undivided.core.console import Console, LimitedWarnings, Progress
 from undivided.core.errors import InputError
 from undivided.core.process import argument_text
 from undivided.core.signals import Stopped, stop_in_time
-from undivided.data.encodings import check_encoding
+from undivided.data.encodings import advise, check_encoding
 from undivided.data.text_files import COMPRESSED, read_lines
 
 if TYPE_CHECKING:
     from undivided.inference.search_settings import SearchChanges
+
+
+MANY_DAMAGED = 0.05
+"""The share of lines that are not UTF-8 above which a file is likely in another encoding."""
 
 
 def add_translate(verbs: Any) -> None:
@@ -110,12 +114,12 @@ def run_translate(options: argparse.Namespace) -> None:
     # A status line would be written into the translations: they come from another thread.
     silent = Console(quiet=True) if on_screen else console
     progress = Progress(silent, "translated lines", None if text else count_lines(options.file))
-    warnings = LimitedWarnings(console)
+    warnings, damaged = LimitedWarnings(console), LimitedWarnings(console)
     refused = "" if options.output == "-" else f"stopped; {options.output} is not written, because it would be incomplete"
-    stop = Stop(translator.engine.is_parallel, refused)
+    stop, number = Stop(translator.engine.is_parallel, refused), 0
     with stop_in_time(stop.ask), open_account(options.report) as account, open_output(options.output) as out:
         name = "stdin" if options.file == "-" else options.file
-        lines = text or decode_lines(input_lines(options.file, options.encoding), name, warnings.add)
+        lines = text or decode_lines(input_lines(options.file, options.encoding), name, damaged.add)
         results = translator.stream(lines, prefixes, progress.advance, is_stopped=stop.is_asked, **search)
         with closing(results):
             for number, result in enumerate(results, 1):
@@ -130,8 +134,21 @@ def run_translate(options: argparse.Namespace) -> None:
             console.clear()
             raise Stopped(stop.number, refused)
     warnings.close()
+    damaged.close()
     console.clear()
+    _advise_on_encoding(options, damaged.shown + damaged.more, number, console)
     account.close(console, options.strict, bool(options.report))
+
+
+def _advise_on_encoding(options: argparse.Namespace, damaged: int, lines: int, console: Console) -> None:
+    """Where many lines of a file were not UTF-8, say what it looks like."""
+    if (
+        damaged > MANY_DAMAGED * lines
+        and not options.encoding
+        and Path(options.file).is_file()
+        and (hint := advise([options.file]))
+    ):
+        console.warn(hint)
 
 
 def _given_text(options: argparse.Namespace, console: Console) -> list[str]:

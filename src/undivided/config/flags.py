@@ -8,7 +8,7 @@ import typing
 from collections.abc import Iterable
 from typing import Any
 
-from undivided.config.presets import PRESETS
+from undivided.config.presets import FITTED, PRESETS
 from undivided.config.settings import Values, in_words, iter_settings
 
 COMMON = (
@@ -34,7 +34,8 @@ def add_settings(
         section = COMMON_HEADING if name in COMMON else f"more settings: {name.rpartition('.')[0]}" if "." in name else "settings"
         group = groups.get(section) or groups.setdefault(section, verb.add_argument_group(section))
         names = list(dict.fromkeys([*item.metadata["flags"], f"--{name}"]))
-        shown = default if default else _what_decides(name, item)
+        decided = _what_decides(name, item)
+        shown = default if default and decided else decided
         kinds = f" [{', '.join(item.metadata['of'])}]" if item.metadata["of"] else ""
         text = item.metadata["help"].replace("%", "%%") + kinds + (f" (default: {shown})" if shown else "")
         common: dict[str, Any] = {"dest": name, "default": argparse.SUPPRESS, "help": text}
@@ -56,9 +57,20 @@ def _what_decides(name: str, item: dataclasses.Field[Any]) -> str:
     usual = item.default if item.default is not dataclasses.MISSING else ""
     section, _, key = name.partition(".")
     by_preset = {preset: values.get(section, {}).get(key, usual) for preset, values in PRESETS.items()} if key else {}
-    if len(set(map(str, by_preset.values()))) > 1:
-        return f"by preset: {', '.join(f'{preset} {in_words(value)}' for preset, value in by_preset.items())}"
-    return "" if usual == "" else in_words(usual)
+    if name in FITTED:
+        same = len(set(map(str, by_preset.values()))) == 1
+        return f"{FIT}; with a preset: {in_words(usual)}" if same else f"{FIT}; by preset: {_list_presets(by_preset)}"
+    others = {preset: value for preset, value in by_preset.items() if value != usual}
+    shown = "" if usual == "" else in_words(usual)
+    return f"{shown}; preset {_list_presets(others)}" if others else shown
+
+
+def _list_presets(values: Values) -> str:
+    return ", ".join(f"{preset} {in_words(value)}" for preset, value in values.items())
+
+
+FIT = "fitted to data and budget"
+"""What decides where training fits a setting."""
 
 
 def given_settings(options: argparse.Namespace, config_class: type, prefix: str = "") -> Values:

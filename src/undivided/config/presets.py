@@ -41,6 +41,14 @@ PRESETS: dict[str, Values] = {
     },
 }  # fmt: skip
 
+FITTED = (
+    "tokens.vocab_size", "batches.tokens", "search.length_penalty", "model.d_model", "model.d_ff", "model.n_heads",
+    "model.encoder_layers", "model.decoder_layers", "model.dropout", "model.norm", "train.schedule", "train.rate",
+    "train.warmup_steps", "train.clip", "train.average", "train.keep_last", "train.validate_every", "train.save_every",
+    "train.max_steps", "train.patience",
+)  # fmt: skip
+"""Settings of translators that training fits to its data and its budget where neither a person nor a preset sets them."""
+
 
 def preset_for(pairs: int) -> str:
     """The preset that suits a corpus of so many pairs."""

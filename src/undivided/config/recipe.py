@@ -23,7 +23,8 @@ class Recipe:
     preset: str = setting(
         "",
         "tiny (below 100,000 pairs), small (below a million), base (the paper's), fast (base with 8 encoder layers and 1 decoder "
-        "layer), student (to be distilled; Firefox can run it) or big (the paper's); chosen by the size of the corpus if not named",
+        "layer), student (to be distilled; Firefox can run it) or big (the paper's); without one, a translator is fitted to its "
+        "data and budget (--minutes, --max-steps or none), and other kinds of model get tiny, small or base",
         flags=("--preset",),
     )
     data: DataConfig = field(default_factory=DataConfig)

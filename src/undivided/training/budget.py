@@ -131,6 +131,7 @@ def _fit_schedule(values: Values, settings: Values, work: Workload, subwords: in
     steps = max(1, round(tokens / (batch * _SHARE)))
     if (values.get("train") or {}).get("max_steps"):
         steps = min(steps, recipe.train.max_steps)
+        tokens = min(tokens, batch * _SHARE * steps)
     settings = merge(settings, {"batches": {"tokens": batch}, "train": _schedule(recipe, steps, gentle)})
     if not gentle:
         settings = merge(settings, {"model": {"dropout": _dropout(tokens / work.target_tokens)}})
@@ -171,16 +172,28 @@ def _schedule(recipe: Recipe, steps: int, gentle: bool) -> dict[str, Any]:
 
 
 def _dropout(epochs: float) -> float:
-    """More, the more often the model sees each sentence."""
-    return 0.0 if epochs < 14 else 0.1 if epochs < 30 else 0.2
+    """More, the more often the model sees each sentence; what was tried is in docs/log.md."""
+    return 0.0 if epochs < 14 else 0.1 if epochs < 24 else 0.2 if epochs < 40 else 0.3
 
 
 def _batch_tokens(values: Values, tokens: float) -> int:
     """Small batches where there is little time: steps count more than tokens."""
     given = (values.get("batches") or {}).get("tokens")
-    if given:
-        return int(given)
-    return max(1024, min(25_000, 2 ** round(math.log2(0.45 * math.sqrt(max(1.0, tokens))))))
+    return int(given) if given else _round_batch(_BATCH * math.sqrt(max(1.0, tokens)))
+
+
+_BATCH = 0.45
+"""Tokens of a batch for each square root of the tokens that training will see."""
+
+
+def _round_batch(tokens: float) -> int:
+    return max(1024, min(25_000, 2 ** round(math.log2(max(1.0, tokens)))))
+
+
+def _tokens_of_steps(values: Values, steps: int) -> float:
+    """Target tokens that so many steps see, with the batches that suit so many tokens."""
+    given = (values.get("batches") or {}).get("tokens")
+    return int(given or _round_batch(_BATCH**2 * _SHARE * steps)) * _SHARE * steps
 
 
 def _tokens(values: Values, recipe: Recipe, work: Workload, speed: float, epochs: int = 0) -> float:
@@ -190,7 +203,7 @@ def _tokens(values: Values, recipe: Recipe, work: Workload, speed: float, epochs
     if recipe.train.minutes:
         ends.append(speed * 60 * recipe.train.minutes)
     if given.get("max_steps"):
-        ends.append(float((values.get("batches") or {}).get("tokens") or 4096) * _SHARE * recipe.train.max_steps)
+        ends.append(_tokens_of_steps(values, recipe.train.max_steps))
     if recipe.train.max_epochs or not ends:
         ends.append(float(work.target_tokens) * (recipe.train.max_epochs or epochs or work.full_epochs))
     return max(1.0, min(ends))
@@ -260,3 +273,23 @@ def warn_if_too_short(fit: Fit, recipe: Recipe, console: Console) -> None:
             f"{_in_minutes(minutes)} is about {plural(fit.steps, 'step')} on this machine, but the learning rate rises for "
             f"{recipe.train.warmup_steps:,}: give it at least --minutes {enough}, or leave out --preset and --warmup-steps"
         )
+
+
+def warn_if_too_few(fit: Fit, recipe: Recipe, work: Workload, console: Console) -> None:
+    """The same where steps or passes over the data are the budget, or where there is none and hardly any data."""
+    if fit.tokens >= USEFUL_TOKENS or recipe.train.start:
+        return
+    what, flag, each = plural(fit.steps, "step"), "--max-steps", recipe.batches.tokens * _SHARE
+    if recipe.train.max_epochs and fit.tokens >= work.target_tokens * recipe.train.max_epochs:
+        what, flag, each = plural(recipe.train.max_epochs, "epoch"), "--max-epochs", float(work.target_tokens)
+    least, better = (math.ceil(times * USEFUL_TOKENS / each) for times in (1, 5))
+    advice = f"Give it at least {flag} {least}; {flag} {better} is much better"
+    if recipe.train.patience:
+        what = plural(work.pairs, "pair")
+        advice = "Add text (undivided corpus gets some), or fine-tune a model that knows both languages: --from MODEL"
+    seen, needed = (f"{round(tokens, -3):,.0f}" for tokens in (fit.tokens, USEFUL_TOKENS))
+    is_one = what.startswith("1 ")
+    console.warn(
+        f"{what} {'is' if is_one else 'are'} too few for a useful model: it learns from {seen} target tokens, repeated ones "
+        f"included, and needs {needed} or more. {advice}"
+    )

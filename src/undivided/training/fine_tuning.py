@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from undivided.artifact import load_any, save_artifact
@@ -20,6 +21,9 @@ def report_fine_tuning(prepared: Prepared, console: Console) -> None:
     """Say what a fine-tuned translator gained and lost, on the new validation data and on that of the model it started from."""
     recipe = prepared.recipe
     if not recipe.train.start or recipe.model.kind not in PAIRED:
+        return
+    if not Path(recipe.train.start).is_dir():
+        console.say(f"what it gained and forgot is not measured: {recipe.train.start}, the model before, is not here any more")
         return
     old = old_pairs(recipe)
     if not old:

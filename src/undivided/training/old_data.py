@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -66,7 +67,7 @@ def old_corpora(recipe: Recipe) -> list[OldCorpus]:
     own, digests, record = _named(config, "train"), _digests(config), _record(recipe)
     lines = record.held_out if record is not None else ()
     by_content = {digests.get(files.source): list(held) for files, held in zip(own, lines, strict=False)}
-    chosen = recipe.data.old_train or [files for files in own if _is_here(files, digests)]
+    chosen = recipe.data.old_train or [found for files in own if (found := _find(files, digests, record))]
     return [OldCorpus(files, by_content.get(sha256_of(files.source), [])) for files in chosen]
 
 
@@ -75,12 +76,13 @@ def old_pairs(recipe: Recipe) -> list[Pair]:
     if recipe.data.old_valid:
         return [pair for files in recipe.data.old_valid for pair in _pairs(files, recipe)]
     config = _config(recipe)
-    digests, valid = _digests(config), _named(config, "valid")
+    digests, valid, record = _digests(config), _named(config, "valid"), _record(recipe)
     if valid:
-        return [pair for files in valid if _is_here(files, digests) for pair in _pairs(files, recipe)]
-    record = _record(recipe)
+        there = [_find(files, digests, record) for files in valid]
+        return [pair for files in there if files is not None for pair in _pairs(files, recipe)]
     kept = zip(_named(config, "train"), record.held_out if record is not None else (), strict=False)
-    return [pair for files, lines in kept if _is_here(files, digests) for pair in _pairs(files, recipe) if pair.line in lines]
+    held_out = [(_find(files, digests, record), lines) for files, lines in kept]
+    return [pair for files, lines in held_out if files is not None for pair in _pairs(files, recipe) if pair.line in lines]
 
 
 def start_facts(folder: str) -> dict[str, Any]:
@@ -122,10 +124,16 @@ def _digests(config: dict[str, Any]) -> dict[str, str]:
     return {path: sha256 for part in parts.values() for path, sha256 in part.items()} if isinstance(parts, dict) else {}
 
 
-def _is_here(files: CorpusFiles, digests: dict[str, str]) -> bool:
-    """Whether the files of a corpus still hold what the model folder says."""
-    paths = [path for path in (files.source, files.target) if path]
-    return all(Path(path).is_file() and sha256_of(path) == digests.get(path) for path in paths)
+def _find(files: CorpusFiles, digests: dict[str, str], record: Record | None) -> CorpusFiles | None:
+    """The files of a corpus, here or as seen from where the old model was trained; None where they no longer hold the same."""
+    found = []
+    for path in filter(None, (files.source, files.target)):
+        places = [path, os.path.join(record.place, path)] if record is not None and record.place else [path]
+        same = [place for place in places if Path(place).is_file() and sha256_of(place) == digests.get(path)]
+        found += same[:1]
+    if len(found) < len(list(filter(None, (files.source, files.target)))):
+        return None
+    return dataclasses.replace(files, source=found[0], target="".join(found[1:]))
 
 
 def _pairs(files: CorpusFiles, recipe: Recipe) -> list[Pair]:

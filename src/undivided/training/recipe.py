@@ -25,6 +25,7 @@ from undivided.training.budget import (
     fit_budget,
     fit_clock,
     fit_fine_tuning,
+    warn_if_too_few,
     warn_if_too_short,
 )
 from undivided.training.corpora import corpora_folder, with_text_corpora
@@ -136,6 +137,8 @@ def _complete(values: Values, draft: Recipe, survey: Survey, console: Console) -
     recipe = untie_vocabularies(build_recipe(merge(fit.settings, values)))
     console.say(describe_fit(fit, recipe, work))
     warn_if_too_short(fit, recipe, console)
+    if not recipe.train.minutes:
+        warn_if_too_few(fit, recipe, work, console)
     return recipe
 
 

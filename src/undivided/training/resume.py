@@ -75,7 +75,7 @@ def resume_recipe(record: Record, values: Values) -> tuple[Recipe, Record]:
     values = _with_mixed(old.data, values)
     new = _find_moved(untie_vocabularies(build_recipe(merge(record.recipe, values))), record)
     known = _digests_now(new.data, record)
-    faults = [*_setting_faults(as_values(old), as_values(new)), *_corpus_faults(old.data, new.data, known, record)]
+    faults = [*_setting_faults(as_values(old), as_values(new), record.place), *_corpus_faults(old.data, new.data, known, record)]
     if faults:
         what = f"{new.train.out}: holds another training; undo the change or choose another --out"
         raise InputError("\n  - ".join([f"{what}:", *faults]))
@@ -105,17 +105,29 @@ def working_directory() -> str:
 
 
 def _find_moved(recipe: Recipe, record: Record) -> Recipe:
-    """The recipe with files that are not found from here, but from where the run was started."""
+    """The recipe with files that are not found from here, but from where the run was started, or in its folder as it is now."""
+    out = str(record.recipe.get("train", {}).get("out", ""))
 
     def find(path: str) -> str:
-        there = os.path.join(record.place, path)
-        return there if path and record.place and not Path(path).exists() and Path(there).exists() else path
+        if not path or Path(path).exists():
+            return path
+        inside = os.path.relpath(path, out or ".")
+        places = [os.path.join(record.place, path)] if record.place else []
+        places += [] if inside.startswith(os.pardir) else [os.path.join(recipe.train.out, inside)]
+        return next((place for place in places if Path(place).exists()), path)
 
     def found(corpora: Sequence[CorpusFiles]) -> list[CorpusFiles]:
         return [dataclasses.replace(files, source=find(files.source), target=find(files.target)) for files in corpora]
 
-    data = dataclasses.replace(recipe.data, train=found(recipe.data.train), valid=found(recipe.data.valid))
-    return dataclasses.replace(recipe, data=data)
+    named = recipe.data
+    data = dataclasses.replace(
+        named,
+        train=found(named.train),
+        valid=found(named.valid),
+        old_train=found(named.old_train),
+        old_valid=found(named.old_valid),
+    )
+    return dataclasses.replace(recipe, data=data, train=dataclasses.replace(recipe.train, start=find(recipe.train.start)))
 
 
 def _files(data: DataConfig) -> Iterator[tuple[str, str]]:
@@ -130,15 +142,24 @@ def _digests_now(data: DataConfig, record: Record) -> dict[str, str]:
     return {path: sha256_of(path) for _, path in _files(data) if Path(path).exists()}
 
 
-def _setting_faults(old: Values, new: Values) -> Iterator[str]:
+def _setting_faults(old: Values, new: Values, place: str) -> Iterator[str]:
     for name, before, after in _differences(old, new):
         section, _, key = name.partition(".")
         if (
             section != "search"
             and not (section == "train" and key in CHANGEABLE)
             and name not in ("data.train", "data.valid", "data.old_valid", "data.old_train")
+            and not (name in ("train.start", "tokens.ready") and _is_same_place(str(before), str(after), place))
         ):
             yield f"{name} was {in_words(before)}, now {in_words(after)}"
+
+
+def _is_same_place(before: str, after: str, place: str) -> bool:
+    """Whether a folder, or files with commas between them, are those that another name meant from another directory."""
+    sides = [os.path.join(place, path) for path in before.split(",")], after.split(",")
+    return len(sides[0]) == len(sides[1]) and all(
+        Path(one).exists() and Path(other).exists() and Path(one).samefile(other) for one, other in zip(*sides, strict=True)
+    )
 
 
 def _differences(before: Values, after: Values, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:

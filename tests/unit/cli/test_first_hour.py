@@ -14,7 +14,10 @@ import pytest
 from samples import environment, sentences, write_lines
 from undivided.cli import main
 from undivided.config import Recipe
+from undivided.config.presets import FITTED
 from undivided.config.settings import iter_settings
+from undivided.training import speed
+from undivided.training.budget import Workload, fit_budget
 
 REFERENCE = ("--engine", "torch", "--threads", "1")
 LINE = sentences(1, seed=9)[0][0]
@@ -119,10 +122,34 @@ def test_common_flags_come_first_and_values_are_those_that_would_be_used(capsys)
         for text in ("common settings:", "--train FILE", "--out TEXT", "--minutes X", "options:", "more settings: model:")
     ]
     assert places == sorted(places)
-    assert "(default: by preset: tiny 128, small 256, base 512, fast 512, student 256, big 1024)" in shown, "d_model"
+    d_model = "tiny 128, small 256, base 512, fast 512, student 256, big 1024"
+    assert f"(default: fitted to data and budget; by preset: {d_model})" in shown
+    assert (
+        "pre (before each sub-layer) [transformer, decoder_only, encoder_only, vision, drawing] (default: fitted to data" in shown
+    )
+    assert "without one, a translator is fitted to its data and budget" in shown
     assert "model.positions sinusoidal|halves|marian|learned|index|none position encoding: sinusoidal (paper;" in shown
+    assert (
+        "none [transformer, decoder_only, encoder_only, vision, drawing, convolutional] (default: sinusoidal; preset student"
+        in shown
+    )
     assert "(default: false)" in shown
     assert "stop after this many passes over the data; 0 = no limit (default: 0)" in shown
+
+
+def test_help_knows_what_is_fitted(monkeypatch):
+    monkeypatch.setattr(speed, "tokens_per_second", lambda *_: 1000.0)
+    found = set()
+    for budget in ({}, {"minutes": 5}, {"max_steps": 500}, {"max_epochs": 2}):
+        settings = fit_budget({"train": budget}, Workload(30_000, 600_000)).settings
+        found |= {f"{section}.{key}" for section, keys in settings.items() for key in keys}
+    assert found == set(FITTED)
+
+
+def test_a_student_has_other_defaults(capsys):
+    shown = " ".join(help_of(capsys, "distill").split())
+    assert "width of embeddings and of every layer's output (default: the teacher's, or the preset's)" in shown
+    assert "fitted to data and budget" not in shown.replace("a translator is fitted to its data and budget", "")
 
 
 def test_every_choice_is_explained():

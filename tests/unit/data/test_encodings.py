@@ -107,3 +107,25 @@ def test_a_run_with_an_encoding(tmp_path, run):
     values["data"]["encoding"] = "latin1000"
     with pytest.raises(InputError, match="encoding: 'latin1000' is no encoding"):
         train(values, Console(quiet=True))
+
+
+def test_score_reads_files_of_different_encodings_and_says_what_one_looks_like(run, tmp_path):
+    write_lines(tmp_path / "utf8.de", GERMAN)
+    (tmp_path / "old.de").write_bytes("".join(f"{line}\n" for line in GERMAN).encode("cp1252"))
+    ran = run("score", tmp_path / "utf8.de", tmp_path / "old.de")
+    assert (ran.code, ran.out) == (2, "")
+    assert "old.de, line 1: not valid UTF-8; " in ran.err
+    assert "old.de looks like cp1252 (Windows-1252, often called Latin-1): if it is, add --encoding cp1252" in ran.err
+    ran = run("score", tmp_path / "utf8.de", tmp_path / "old.de", "--encoding", "cp1252")
+    assert "\nchrF2 100.00 " in ran.out, "UTF-8 stays UTF-8 beside it"
+
+
+def test_a_file_to_translate_in_another_encoding_is_told_of(run, model, tmp_path):
+    (tmp_path / "old.de").write_bytes("".join(f"{line}\n" for line in GERMAN[:5]).encode("cp1252"))
+    reference = ("--engine", "torch", "--threads", "1")
+    assert "old.de looks like cp1252" in run("translate", model, tmp_path / "old.de", *reference).err
+    assert "looks like" not in run("translate", model, tmp_path / "old.de", "--encoding", "cp1252", *reference).err
+    (tmp_path / "utf8").write_bytes("".join(f"{line}\n" for line in GERMAN[:40]).encode() + b"\xff\n")
+    ran = run("translate", model, tmp_path / "utf8", *reference)
+    assert "line 41: not valid UTF-8" in ran.err
+    assert "looks like" not in ran.err, "one bad line is no other encoding"

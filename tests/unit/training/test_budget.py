@@ -13,11 +13,13 @@ from undivided.core.console import Console
 from undivided.training import budget, speed
 from undivided.training.budget import (
     Workload,
+    describe_fit,
     estimate_workload,
     fit_budget,
     fit_clock,
     fit_fine_tuning,
     has_budget,
+    warn_if_too_few,
     warn_if_too_short,
 )
 from undivided.training.recipe import preview_recipe, resolve_run
@@ -59,7 +61,7 @@ def test_more_time_makes_larger_models_with_more_dropout(fast):
     dropouts = [recipe.model.dropout for recipe in found]
     assert dropouts[0] == 0
     assert dropouts == sorted(dropouts)
-    assert dropouts[-1] > 0
+    assert dropouts[-1] == 0.3, "130 passes over 30,000 pairs"
     batches = [recipe.batches.tokens for recipe in found]
     assert batches == sorted(batches)
 
@@ -78,6 +80,7 @@ def test_without_a_budget_it_ends_by_itself(fast):
     assert recipe.train.patience > 0
     assert fit.speed > 0, "so that the time can be said"
     assert fit.tokens == pytest.approx(40 * OFFICE.target_tokens)
+    assert "h of training or less; " in describe_fit(fit, recipe, OFFICE)
 
 
 def test_steps_and_epochs_are_budgets_without_a_clock(monkeypatch):
@@ -88,6 +91,13 @@ def test_steps_and_epochs_are_budgets_without_a_clock(monkeypatch):
     fit, recipe = fitted({"train": {"max_epochs": 3}})
     assert fit.tokens == 3 * OFFICE.target_tokens
     assert recipe.train.max_epochs == 3
+
+
+@pytest.mark.parametrize("steps", [100, 3000, 5000, 20_000, 100_000])
+def test_steps_see_the_tokens_that_are_said(steps):
+    fit, recipe = fitted({"train": {"max_steps": steps}}, Workload(1_000_000, 25_000_000))
+    assert fit.tokens == pytest.approx(steps * recipe.batches.tokens * 0.85)
+    assert fit.steps == steps
 
 
 def test_what_a_person_sets_stays(fast):
@@ -132,6 +142,26 @@ def test_a_budget_that_is_too_short_is_said_before_it_starts(fast):
     assert "--minutes 3" in warnings_of({"train": {"minutes": 0.5}}), "2 million tokens at 12,000 a second"
     assert warnings_of({"train": {"minutes": 10}}) == ""
     assert "the learning rate rises for 90,000" in warnings_of({"train": {"minutes": 10, "warmup_steps": 90_000}})
+
+
+def remarks(values, work):
+    said = io.StringIO()
+    fit, recipe = fitted(values, work)
+    warn_if_too_few(fit, recipe, work, Console(stream=said))
+    return said.getvalue()
+
+
+def test_too_few_steps_epochs_or_pairs_are_said_too(fast):
+    assert "100 steps are too few for a useful model: it learns from 87,000 target tokens" in remarks(
+        {"train": {"max_steps": 100}}, OFFICE
+    )
+    assert "Give it at least --max-steps 2298; --max-steps 11489 " in remarks({"train": {"max_steps": 100}}, OFFICE)
+    assert remarks({"train": {"max_steps": 2298}}, OFFICE) == ""
+    assert "1 epoch is too few for a useful model" in remarks({"train": {"max_epochs": 1}}, OFFICE)
+    assert "Give it at least --max-epochs 4;" in remarks({"train": {"max_epochs": 1}}, OFFICE)
+    assert "1,000 pairs are too few for a useful model" in remarks({}, Workload(1000, 20_000))
+    assert "--from MODEL" in remarks({}, Workload(1000, 20_000))
+    assert remarks({}, OFFICE) == ""
 
 
 def test_bytes_tell_the_tokens():

@@ -1,5 +1,6 @@
 """A run is tied to its data by content: it resumes with files that were moved, and says in words what really changed."""
 
+import io
 import shutil
 from pathlib import Path
 
@@ -80,6 +81,59 @@ def test_what_changed_is_said_in_words(home, tmp_path, monkeypatch):
     assert "data.source_lang was en, now not set" in said
     for python in ("{", "[", "'", "None", "True"):
         assert python not in said
+
+
+def test_documents_move_with_the_folder_of_their_run(tmp_path, monkeypatch):
+    (tmp_path / "a").mkdir()
+    monkeypatch.chdir(tmp_path / "a")
+    rows = [f'msgid "{one}"\nmsgstr "{two}"\n' for one, two in dict(sentences(30)).items()]
+    Path("de.po").write_text("\n".join(rows), encoding="utf-8")
+    values = tiny_recipe(Path("m"), ["de.po", ""])
+    values["train"]["max_steps"] = 1
+    train(values, Console(quiet=True))
+    (tmp_path / "a").rename(tmp_path / "b")
+    monkeypatch.chdir(tmp_path)
+    found = resolve(tmp_path / "b")
+    assert found.recipe.data.train[0].source.startswith(str(tmp_path / "b" / "m" / "training" / "corpora"))
+
+
+@pytest.fixture(scope="module")
+def tuned(begun):
+    """A run that fine-tunes the other, started beside it with relative paths."""
+    values = tiny_recipe(Path("tuned"), ["data/train.src", "data/train.tgt"], ["data/valid.src", "data/valid.tgt"])
+    del values["model"], values["tokens"]
+    values["train"] |= {"start": "m", "max_steps": 1}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(begun)
+        train(values, Console(quiet=True))
+    return begun
+
+
+def resume(home, **settings):
+    said = io.StringIO()
+    train({"train": {"out": str(home / "tuned"), "max_steps": 2, **settings}}, Console(stream=said))
+    return said.getvalue()
+
+
+def test_fine_tuning_resumes_from_another_directory_and_measures_what_was_forgotten(tuned, tmp_path, monkeypatch):
+    home = Path(shutil.copytree(tuned, tmp_path / "home"))
+    record = home / "tuned" / "training" / "recipe.json"
+    record.write_text(record.read_text().replace(str(tuned), str(home)))
+    monkeypatch.chdir(tmp_path)
+    said = resume(home, start="home/m")
+    assert "on the new data (5 pairs): BLEU " in said
+    assert "on the old data (5 pairs): BLEU " in said
+    with pytest.raises(InputError, match=r"train\.start was m, now home/tuned"):
+        resume(home, start="home/tuned")
+
+
+def test_without_the_model_before_what_was_trained_is_kept_and_it_is_said(tuned, tmp_path, monkeypatch):
+    home = Path(shutil.copytree(tuned, tmp_path / "home"))
+    record = home / "tuned" / "training" / "recipe.json"
+    record.write_text(record.read_text().replace(str(tuned), str(home)))
+    shutil.rmtree(home / "m")
+    monkeypatch.chdir(tmp_path)
+    assert "what it gained and forgot is not measured: m, the model before, is not here any more" in resume(home)
 
 
 def test_missing_files_are_asked_for(home, tmp_path, monkeypatch):

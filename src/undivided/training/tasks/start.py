@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -11,7 +12,7 @@ from undivided.artifact import load_any
 from undivided.artifact.weights import weights
 from undivided.config import Recipe
 from undivided.core.console import Console
-from undivided.core.errors import IncompatibleSettings
+from undivided.core.errors import IncompatibleSettings, InputError
 
 
 def start_from(model: nn.Module, recipe: Recipe, console: Console) -> None:
@@ -19,6 +20,8 @@ def start_from(model: nn.Module, recipe: Recipe, console: Console) -> None:
 
     An error where they differ in more than depth.
     """
+    if not Path(recipe.train.start).is_dir():
+        raise InputError(f"--from {recipe.train.start}: no such folder any more, and its weights are needed; copy it back")
     there = load_any(recipe.train.start)
     found, wanted = weights(there.model), dict(model.named_parameters())
     same = {name for name in found.keys() & wanted.keys() if found[name].shape == wanted[name].shape}
