@@ -132,14 +132,19 @@ def run_look_live(options: argparse.Namespace, console: Console) -> None:
     from undivided.artifact import load_any, model_kind
     from undivided.core.files import write_atomic
     from undivided.look import output_format
-    from undivided.look.live import check_kind, render_live
+    from undivided.look.live import check_kind, measure_loss, render_live
 
     output_format(options.output)
     check_kind(model_kind(options.model))
     text = argument_text(options.text) if options.text else ""
-    page = render_live(load_any(options.model), text, options.weights)
+    artifact = load_any(options.model)
+    page = render_live(artifact, text, options.weights)
     write_atomic(Path(options.output), page)
-    console.say(f"wrote {options.output}, {len(page.encode()) / 1e6:.1f} MB with the model inside")
+    loss = measure_loss(artifact.model, options.weights)
+    close = (
+        f"; as {options.weights} its weights are {100 * loss:.2g} % (root mean square) from those that were trained" if loss else ""
+    )
+    console.say(f"wrote {options.output}, {len(page.encode()) / 1e6:.1f} MB with the model inside{close if loss else ''}")
 
 
 def run_look_training(options: argparse.Namespace, search: SearchChanges, console: Console) -> None:

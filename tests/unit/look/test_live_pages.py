@@ -1,5 +1,7 @@
 """`undivided look --live`: what is written, and every reason why not."""
 
+import base64
+import random
 import re
 
 import pytest
@@ -8,15 +10,21 @@ import torch
 from undivided.artifact import Artifact, SingleStackArtifact, save_artifact
 from undivided.config import build_recipe
 from undivided.core.errors import InputError
-from undivided.look.live import page, render_live
+from undivided.look.live import measure_loss, page, render_live
+from undivided.look.live.weights import DIGITS, pack_weights, to_base85
 from undivided.models import make_model, make_single_stack
+from undivided.training.budget import SIZES
+
+SUBWORD_BYTES = 20
+"""That one takes in a page, with its score: German and English ones take 18."""
 
 
 def test_one_file_with_the_model_inside(run, model, tmp_path):
     out = tmp_path / "page.html"
     ran = run("look", model, "-o", out, "--live")
     assert (ran.code, ran.out) == (0, "")
-    assert re.fullmatch(rf"wrote {out}, 0\.\d MB with the model inside\n", ran.err)
+    close = r"; as int8 its weights are 0\.\d+ % \(root mean square\) from those that were trained"
+    assert re.fullmatch(rf"wrote {out}, 0\.\d MB with the model inside{close}\n", ran.err)
     text = out.read_text(encoding="utf-8")
     assert not re.search(r"(src|href)=\"(?!data:)", text)
     assert "import {" not in text
@@ -106,3 +114,33 @@ def test_a_single_stack_that_is_too_large_is_refused_with_its_size(translator, m
     small = r"would take 0 MB as float32, and a page holds 0 MB \(use --weights int8, train a smaller one\)"
     with pytest.raises(InputError, match=small):
         render_live(SingleStackArtifact(recipe, tokenizer, made), "", "float32")
+
+
+B85 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+
+
+def test_weights_are_text_that_means_nothing_in_a_page():
+    chance = random.Random(1)
+    for size in [0, 1, 2, 3, 4, 5, 1000, 1001, 1002]:
+        content = chance.randbytes(size // 2) + b"\xff" * (size - size // 2)
+        text = to_base85(content)
+        assert base64.b85decode(text.encode().translate(bytes.maketrans(DIGITS, B85))) == content
+        assert not set(text) & set("<>&\"'\\/ ")
+
+
+def test_how_close_weights_are_is_said(translator):
+    model = translator.artifact.model
+    assert measure_loss(model, "float32") == 0
+    assert 1e-5 < measure_loss(model, "float16") < 1e-3 < measure_loss(model, "int8") < 0.02
+
+
+def test_the_page_of_a_demo_takes_less_than_4_mb(translator):
+    """The largest model that the demo trains, its weights distributed as those of trained ones are."""
+    torch.manual_seed(1)
+    sizes = SIZES[1]
+    made = make_model(build_recipe({"model": sizes.model}).model, sizes.most_subwords, sizes.most_subwords)
+    for parameter in made.parameters():
+        torch.nn.init.normal_(parameter)
+    small = translator.artifact
+    rest = len(render_live(small, "", "int8")) - len(pack_weights(small.model, "int8").text)
+    assert rest + sizes.most_subwords * SUBWORD_BYTES + len(pack_weights(made, "int8").text) < 4e6

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from undivided.look.live.kinds import KINDS, check_kind
 from undivided.look.live.page import check_live, render_live
-from undivided.look.live.weights import STORED, Stored
+from undivided.look.live.weights import STORED, Stored, measure_loss
 
-__all__ = ["KINDS", "STORED", "Stored", "check_kind", "check_live", "render_live"]
+__all__ = ["KINDS", "STORED", "Stored", "check_kind", "check_live", "measure_loss", "render_live"]

@@ -13,7 +13,7 @@ from undivided.look.capture import describe_facts
 from undivided.look.html import MODULES, embed_json, inline_module, read_part
 from undivided.look.live.kinds import KINDS, find_kind_fault
 from undivided.look.live.subwords import describe_subwords, find_subword_faults
-from undivided.look.live.weights import Stored, estimate_bytes, exceeds_half, pack_weights
+from undivided.look.live.weights import Stored, estimate_bytes, exceeds_half, measure_loss, pack_weights
 from undivided.look.result import FATES, USES, Use, describe_lack
 from undivided.look.walk import read_walk
 
@@ -59,7 +59,11 @@ def render_live(artifact: Artifact | SingleStackArtifact, text: str = "", stored
     check_live(artifact, stored, text)
     kind = KINDS[artifact.recipe.model.kind]
     weights = pack_weights(artifact.model, stored)
-    about = describe_model(artifact, stored) | {"tensors": weights.entries, "text": text}
+    about = describe_model(artifact, stored) | {
+        "tensors": weights.entries,
+        "apart": measure_loss(artifact.model, stored),
+        "text": text,
+    }
     languages = " → ".join(filter(None, (artifact.recipe.data.source_lang, artifact.recipe.data.target_lang)))
     parts = {
         "title": html.escape(f"{languages or _title(artifact)} — a look inside, live", quote=True),

@@ -165,6 +165,7 @@ export const KOREAN = {
   "The model could not compute this: {reason}": "모델이 계산하지 못했습니다: {reason}",
   "translating …": "번역 중 …",
   "cut at the length limit": "길이 제한에서 잘림",
+  "{stored} ({apart} % from those that were trained, root mean square)": "{stored}, 학습한 값과의 RMS 차이 {apart} %",
   "The model is in this file: Transformer, {encoder} + {decoder} layers, {heads} heads, d_model {width}, {size} M parameters as {stored}. Nothing is sent anywhere.": "모델이 이 파일 안에 있습니다: 트랜스포머, 레이어 {encoder} + {decoder}개, 헤드 {heads}개, d_model {width}, 파라미터 {size}M개({stored}). 아무것도 외부로 보내지 않습니다.",
   "Search": "탐색",
   "beam search": "빔 서치",

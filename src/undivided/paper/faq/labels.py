@@ -73,6 +73,9 @@ KOREAN = {
     "GRU, gate open": "GRU, 게이트 열림",
     "LSTM, gate open": "LSTM, 게이트 열림",
     "attention": "어텐션",
+    "feed-forward": "피드포워드",
+    "random": "무작위",
+    "sorted": "정렬",
     "distance from the input to the last output": "입력에서 마지막 출력까지의 거리",
     "norm of the gradient": "기울기의 노름",
     "one head": "헤드 하나",
@@ -139,7 +142,7 @@ KOREAN = {
 UNCHANGED = frozenset({
     "d_k", "q·k", "q·k / √d_k", "</s>", "<s>", "a", "b", "c", "d", "g", "w#", "d_model", "× √d_model", "the", "cat", "dog",
     "chases", "BatchNorm", "LayerNorm", "GRU", "LSTM", "tanh", "tanh, U × #", "I", "walk", "my", "id #", "apple", "RNN",
-    "Transformer", "ReLU", "h' = Uh", "h' = tanh(Uh)", "i", "#π · #^(#i/d)",
+    "Transformer", "ReLU", "h' = Uh", "h' = tanh(Uh)", "i", "#π · #^(#i/d)", "rnn", "gru", "lstm",
 })  # fmt: skip
 """Labels that are the same in every language: symbols, code, the words of examples."""
 

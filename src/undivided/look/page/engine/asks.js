@@ -1,6 +1,6 @@
 // What every model with layers of attention or of cells can be asked once a look is recorded.
 
-import { fromBase64, inflate, readTensors } from "./bytes.js";
+import { fromBase85, inflate, readTensors } from "./bytes.js";
 import { measureHeads } from "./effects.js";
 import { engine, pauseFor } from "./mailbox.js";
 import { AS_TRAINED } from "./model.js";
@@ -18,7 +18,7 @@ export const named = (subwords) => (id) => ({ id, piece: subwords.pieces[id], wo
 export function commonAsks(Model) {
   return {
     async load({ about, weights }) {
-      const bytes = await inflate(fromBase64(weights));
+      const bytes = await inflate(fromBase85(weights.trim()));
       engine.about = about;
       if (about.subwords) {
         const source = new Subwords(about.subwords.source);

@@ -1,10 +1,28 @@
-// The numbers of a model out of the text of a page: base64, zlib, and three ways to store a weight.
+// The numbers of a model out of the text of a page: base64, base 85, zlib, and three ways to store a weight.
 
 export function fromBase64(text) {
   const binary = atob(text.trim());
   const bytes = new Uint8Array(binary.length);
   for (let at = 0; at < bytes.length; at++) bytes[at] = binary.charCodeAt(at);
   return bytes;
+}
+
+const DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%,()*+-;.=:?@^_`{|}~";
+
+// Five digits are four bytes; as many digits are missing at the end as bytes.
+export function fromBase85(text) {
+  const values = new Uint8Array(128).fill(84);
+  for (let at = 0; at < 85; at++) values[DIGITS.charCodeAt(at)] = at;
+  const missing = (5 - (text.length % 5)) % 5;
+  const whole = text + "~".repeat(missing);
+  const bytes = new Uint8Array((whole.length / 5) * 4);
+  const view = new DataView(bytes.buffer);
+  for (let at = 0; at < whole.length; at += 5) {
+    let word = 0;
+    for (let digit = at; digit < at + 5; digit++) word = 85 * word + values[whole.charCodeAt(digit)];
+    view.setUint32((at / 5) * 4, word);
+  }
+  return bytes.subarray(0, bytes.length - missing);
 }
 
 export async function inflate(bytes) {

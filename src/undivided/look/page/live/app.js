@@ -178,10 +178,16 @@ export function statusText({ state, translation, tokens, reason }, about) {
   return translation.finished ? scores : `${scores} · ${say("cut at the length limit")}`;
 }
 
-function factsLine({ facts, stored, model }) {
+// How the weights are stored, and how close that is to those of the model.
+export function storedAs({ stored, apart }) {
+  return apart ? say("{stored} ({apart} % from those that were trained, root mean square)", { stored, apart: (100 * apart).toPrecision(2) }) : stored;
+}
+
+function factsLine(about) {
+  const { facts, model } = about;
   const size = (facts.parameters / 1e6).toFixed(1);
   return say("The model is in this file: Transformer, {encoder} + {decoder} layers, {heads} heads, d_model {width}, {size} M parameters as {stored}. Nothing is sent anywhere.", {
-    encoder: facts.encoder_layers, decoder: facts.decoder_layers, heads: model.n_heads, width: facts.d_model, size, stored,
+    encoder: facts.encoder_layers, decoder: facts.decoder_layers, heads: model.n_heads, width: facts.d_model, size, stored: storedAs(about),
   });
 }
 

@@ -3,7 +3,7 @@
 import { choice, h, tokenElement } from "../dom.js";
 import { part, VIEWS } from "../view.js";
 import { say } from "../words.js";
-import { liveHeader, lookSections, mountLive, writerQuestion } from "./app.js";
+import { liveHeader, lookSections, mountLive, storedAs, writerQuestion } from "./app.js";
 import { asTrained, CHANGE_KEYS, changesPanel, otherWords } from "./changes.js";
 import { largestSize, smallStrip, strip } from "./strip.js";
 
@@ -27,9 +27,10 @@ function gatePlaces({ model }) {
   return [...encoder, ...Array.from({ length: model.decoder_layers }, (_, layer) => `decoder.${layer}`)];
 }
 
-function recurrentFacts({ facts, stored, model }) {
+function recurrentFacts(about) {
+  const { facts, model } = about;
   return say("The model is in this file: {cell}, {encoder} + {decoder} layers, {attention}, d_model {width}, {size} M parameters as {stored}. Nothing is sent anywhere.", {
-    cell: model.cell.toUpperCase(), encoder: facts.encoder_layers, decoder: facts.decoder_layers, width: facts.d_model, size: (facts.parameters / 1e6).toFixed(1), stored,
+    cell: model.cell.toUpperCase(), encoder: facts.encoder_layers, decoder: facts.decoder_layers, width: facts.d_model, size: (facts.parameters / 1e6).toFixed(1), stored: storedAs(about),
     attention: { none: say("no attention"), additive: say("additive attention"), multiplicative: say("multiplicative attention") }[model.attention],
   });
 }

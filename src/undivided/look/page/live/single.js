@@ -3,7 +3,7 @@
 import { card, h, percent, svg, tokenElement } from "../dom.js";
 import { languageChoice, part } from "../view.js";
 import { say } from "../words.js";
-import { oneHeadView, statusText, whenSeen } from "./app.js";
+import { oneHeadView, statusText, storedAs, whenSeen } from "./app.js";
 import { changedList, headSwitches, tick } from "./changes.js";
 import { boxElement, positionLink } from "./figure.js";
 import { streamSection } from "./stream.js";
@@ -19,9 +19,9 @@ export function stackFocus(about) {
 }
 
 export function stackFacts(about) {
-  const { facts, stored, model } = about;
+  const { facts, model } = about;
   return say("The model is in this file: {kind}, {layers} layers, {heads} heads, d_model {width}, {size} M parameters as {stored}. Nothing is sent anywhere.", {
-    kind: KIND_NAMES[model.kind], layers: stackDepth(about), heads: model.n_heads, width: facts.d_model, size: (facts.parameters / 1e6).toFixed(1), stored,
+    kind: KIND_NAMES[model.kind], layers: stackDepth(about), heads: model.n_heads, width: facts.d_model, size: (facts.parameters / 1e6).toFixed(1), stored: storedAs(about),
   });
 }
 
