@@ -50,3 +50,21 @@ def at_least_0(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"expected a whole number, at least 0, got {text!r}")
     return int(text)
+
+
+def at_least_1(text: str) -> int:
+    """A whole number, at least 1."""
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"expected a whole number, at least 1, got {text!r}")
+    return int(text)
+
+
+def rates(text: str) -> list[float]:
+    """`0.001,0.003` as sorted learning rates."""
+    try:
+        found = sorted({float(part) for part in text.split(",")})
+    except ValueError:
+        found = []
+    if not found or not all(0 < rate < 1 for rate in found):
+        raise argparse.ArgumentTypeError(f"expected learning rates between 0 and 1, separated by commas, got {text!r}")
+    return found
