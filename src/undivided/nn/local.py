@@ -26,7 +26,7 @@ WORTH = 3
 class Blocks(NamedTuple):
     """How a sequence is cut: blocks of so many queries, each reading so many keys."""
 
-    count: int
+    number: int
     queries: int
     before: int
     """Keys in front of a block's own."""
@@ -40,7 +40,7 @@ class Blocks(NamedTuple):
     @property
     def scores(self) -> int:
         """All that are computed of one head."""
-        return self.count * self.queries * self.keys
+        return self.number * self.queries * self.keys
 
 
 def cut_blocks(length: int, window: int, *, causal: bool) -> Blocks | None:
@@ -87,12 +87,12 @@ class LocalMask:
         rows = self._pad(queries).flatten(0, 1)  # (B N) Q
         allowed = self.allowed.expand(batch, -1, -1, -1).flatten(0, 1)[:, None]  # (B N) 1 Q K
         out = function(rows, self._read(read).flatten(0, 1), allowed)
-        return out.unflatten(0, (batch, self.blocks.count)).flatten(1, 2)[:, : self.length]
+        return out.unflatten(0, (batch, self.blocks.number)).flatten(1, 2)[:, : self.length]
 
     def _pad(self, x: Tensor) -> Tensor:
         """`B T ·` → `B N Q ·`."""
-        missing = self.blocks.count * self.blocks.queries - x.shape[1]
-        return F.pad(x, (0, 0, 0, missing)).unflatten(1, (self.blocks.count, self.blocks.queries))
+        missing = self.blocks.number * self.blocks.queries - x.shape[1]
+        return F.pad(x, (0, 0, 0, missing)).unflatten(1, (self.blocks.number, self.blocks.queries))
 
     def _read(self, x: Tensor) -> Tensor:
         """`B T ·` → `B N K ·`: of each block what it reads, zero beyond the ends. Edges overlap, so they are copied."""

@@ -17,6 +17,26 @@ def add_common(table: argparse.ArgumentParser, report: str) -> None:
     add_quiet(table)
 
 
+PART_DONE = "this part is done; when all are, the same command without --part writes the report"
+
+
+def add_part(table: argparse.ArgumentParser) -> None:
+    """`--part`."""
+    table.add_argument(
+        "--part", type=part, default=(1, 1), metavar="K/N",
+        help="do only every Nth training, from the Kth on, for N commands side by side that share --out; the same command without "
+        "--part then writes the report",
+    )  # fmt: skip
+
+
+def part(text: str) -> tuple[int, int]:
+    """`1/2` as numbers."""
+    number, _, of_all = text.partition("/")
+    if not (number.isdecimal() and of_all.isdecimal() and 1 <= int(number) <= int(of_all) <= 1000):
+        raise argparse.ArgumentTypeError(f"expected K/N such as 1/2 and 2/2, got {text!r}")
+    return int(number), int(of_all)
+
+
 def report_path(text: str) -> str:
     """Check that a report can be written there, before hours are spent on it."""
     if text and (not Path(text).name or Path(text).is_dir()):
