@@ -63,7 +63,7 @@ NN = (
     ),
     Mutant(
         "cache-window", "a cached step sees the same window as a whole sequence", "nn/attention.py",
-        "self.window // 2 - 1", "self.window // 2", (f"{LAWS}test_cached_steps_equal_uncached_decoding",),
+        "shape[1] - reach - 1", "shape[1] - reach", (f"{LAWS}test_cached_steps_equal_uncached_decoding",),
     ),
     Mutant(
         "residual-sum", "LayerNorm(x + Sublayer(x)) adds x", "nn/backend/dispatch.py",

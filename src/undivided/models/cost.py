@@ -1,6 +1,7 @@
 """What a model costs, counted from its shapes: products of a pass, memory kept for the gradient; and the paper's accounting.
 
-Counted as they are computed: a restricted neighbourhood (`model.window`) masks scores and saves none. [paper 6.1, Table 1, Table 2]
+Counted as they are computed: a restricted neighbourhood (`model.window`) saves scores where sequences are much longer than it, and
+only masks them where they are not. [paper 6.1, Table 1, Table 2]
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import NamedTuple
 
 from undivided.config import ModelConfig
 from undivided.models.cells import CELLS
+from undivided.nn.local import count_scores
 
 SUSTAINED = {"K80": 2.8e12, "K40": 3.7e12, "M40": 6.0e12, "P100": 9.5e12}
 """Single-precision FLOP/s that the paper assumes of a GPU. [paper 6.1, footnote 5]"""
@@ -66,12 +68,13 @@ def _transformer(model: ModelConfig, source: int, target: int) -> tuple[int, int
     own = d * (2 * keys + values) + values * d
     encoder, read = own + feed, d * (keys + values)
     recurrent = model.decoder_self == "ssru"
+    past = 0 if recurrent else count_scores(target, model.window, causal=True)
     decoder = (2 * d * d if recurrent else own) + feed + d * keys + values * d
     return (
         source * (model.encoder_layers * encoder + model.decoder_layers * read + _join_positions(model)),
-        model.encoder_layers * source * source * (keys + values),
+        model.encoder_layers * count_scores(source, model.window, causal=False) * (keys + values),
         target * (model.decoder_layers * decoder + _join_positions(model)),
-        model.decoder_layers * target * (source if recurrent else target + source) * (keys + values),
+        model.decoder_layers * (target * source + past) * (keys + values),
     )
 
 
@@ -154,11 +157,12 @@ def _transformer_kept(model: ModelConfig, length: int) -> tuple[int, int]:
     d, f, heads = model.d_model, model.d_ff, model.n_heads
     keys, values = heads * model.key_width, heads * model.value_width
     gates = 2 * f if model.activation == "swiglu" else 0
-    own = 6 * d + 2 * keys + 2 * values + heads * length + f + gates
-    across = own + 3 * d + keys + values + heads * length
+    near, past = (heads * count_scores(length, model.window, causal=causal) // length for causal in (False, True))
+    common = 6 * d + 2 * keys + 2 * values + f + gates
+    own, across = common + near, common + past + 3 * d + keys + values + heads * length
     if model.decoder_self == "ssru":
         # The gate, what it leaves, the candidate, the cell and what is read of it, instead of an attention to the past.
-        across += 5 * d - (2 * keys + 2 * values + heads * length)
+        across += 5 * d - (2 * keys + 2 * values + past)
     return model.encoder_layers * own + model.decoder_layers * (keys + values), model.decoder_layers * across
 
 

@@ -10,7 +10,7 @@ from undivided.models.contract import loss_factors
 from undivided.models.stack import Stack, StackState
 from undivided.models.transformer import initialise_projections
 from undivided.nn import backend
-from undivided.nn.attention import Cache, self_mask
+from undivided.nn.attention import Cache, restrict
 from undivided.nn.layers import Embedding, Positions
 
 
@@ -41,7 +41,7 @@ class DecoderOnly(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Ids `B T`, the first of them `<s>` → states `B T D` of which each has seen its own token and those before it."""
-        mask = self_mask(tokens.shape[1], causal=True, window=self.config.window, device=tokens.device)
+        mask = restrict(tokens.shape[1], causal=True, window=self.config.window, real=None, device=tokens.device)
         return self.stack(self.embedding(tokens), mask)
 
     def start(self, batch: int) -> StackState:

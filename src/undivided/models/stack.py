@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from undivided.config import ModelConfig
 from undivided.models.transformer import EncoderLayer
-from undivided.nn.attention import Cache
+from undivided.nn.attention import Cache, SelfMask
 
 
 class Stack(nn.Module):
@@ -24,7 +24,7 @@ class Stack(nn.Module):
     def _layers(self) -> Iterable[EncoderLayer]:
         return cast("Iterable[EncoderLayer]", self.layers)
 
-    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, mask: SelfMask) -> Tensor:
         """`B T D` → the same."""
         for layer in self._layers():
             x = layer(x, mask)

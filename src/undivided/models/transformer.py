@@ -6,13 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import cast
 
-import torch
 from torch import Tensor, nn
 
 from undivided.config import ModelConfig
 from undivided.core.ids import EOS, PAD
 from undivided.models.contract import Memory, Seq2Seq
-from undivided.nn.attention import Cache, MultiHeadAttention, padding_mask, self_mask
+from undivided.nn.attention import Cache, MultiHeadAttention, SelfMask, padding_mask, restrict
 from undivided.nn.layers import FeedForward, Positions, Residual, initialise_linear
 from undivided.nn.ssru import SSRU, CellState
 
@@ -26,7 +25,7 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FeedForward(config)
         self.residuals = nn.ModuleList(Residual(config) for _ in range(2))
 
-    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, mask: SelfMask) -> Tensor:
         x = self.residuals[0](x, lambda x: self.self_attention(x, mask))
         return self.residuals[1](x, self.feed_forward)
 
@@ -53,7 +52,7 @@ class DecoderLayer(nn.Module):
         self.feed_forward = FeedForward(config)
         self.residuals = nn.ModuleList(Residual(config) for _ in range(3))
 
-    def forward(self, x: Tensor, mask: Tensor | None, memory: Tensor, memory_mask: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, mask: SelfMask, memory: Tensor, memory_mask: Tensor | None) -> Tensor:
         own = self.recurrence if self.is_recurrent else self.self_attention
         x = self.residuals[0](x, lambda x: own(x, mask))
         x = self.residuals[1](x, lambda x: self.cross_attention.across(x, memory, memory_mask))
@@ -134,12 +133,7 @@ class Transformer(Seq2Seq):
         x = self.source_embedding(src)
         if not self.config.source_eos:
             src_mask = _without_eos(src)
-        mask = padding_mask(src_mask)
-        near = self_mask(src.shape[1], causal=False, window=self.config.window, device=src.device)
-        if near is not None:
-            # Padding far from every real token attends to itself: a softmax over nothing would be NaN.
-            itself = torch.eye(src.shape[1], dtype=torch.bool, device=src.device)
-            mask = near if mask is None else mask & near | itself
+        mask = restrict(src.shape[1], causal=False, window=self.config.window, real=src_mask, device=src.device)
         for layer in self.encoder:
             x = layer(x, mask)
         return Memory(self.encoder_norm(x), src_mask)
@@ -155,7 +149,7 @@ class Transformer(Seq2Seq):
     def _run_layers(self, memory: Memory, tgt_in: Tensor) -> list[Tensor]:
         """The output of every decoder layer."""
         outputs = [self.target_embedding(tgt_in)]
-        mask = self_mask(tgt_in.shape[1], causal=True, window=self.config.window, device=tgt_in.device)
+        mask = restrict(tgt_in.shape[1], causal=True, window=self.config.window, real=None, device=tgt_in.device)
         memory_mask = padding_mask(memory.mask)
         for layer in self._decoder_layers():
             outputs.append(layer(outputs[-1], mask, memory.states, memory_mask))

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -23,6 +24,7 @@ from undivided.config import ModelConfig
 from undivided.nn import backend
 from undivided.nn.dropout import Dropout
 from undivided.nn.layers import Linear
+from undivided.nn.local import LocalMask, cut_blocks
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -141,11 +143,30 @@ def self_mask(length: int, *, causal: bool, window: int, device: torch.device) -
     return mask
 
 
+SelfMask: TypeAlias = Tensor | LocalMask | None
+"""Who may attend to whom within sequences: `T T` or `B 1 T T` or `B 1 1 T`; blocks; None where all see all."""
+
+
+def restrict(length: int, *, causal: bool, window: int, real: Tensor | None, device: torch.device) -> SelfMask:
+    """Who may attend to whom within sequences whose real tokens `B T` are known: blocks where that saves work. [paper 3.1, 4]
+
+    Where an attention hook is set, the mask is whole, since the hook wants weights `T T`.
+    """
+    blocks = None if is_recording() else cut_blocks(length, window, causal=causal)
+    if blocks is not None:
+        return LocalMask(length, blocks, real, device)
+    near, mask = self_mask(length, causal=causal, window=window, device=device), padding_mask(real)
+    if near is None or mask is None:
+        return mask if near is None else near
+    # Padding far from every real token attends to itself: a softmax over nothing would be NaN.
+    return near & mask | torch.eye(length, dtype=torch.bool, device=device)
+
+
 class Cache:
     """Keys and values of one layer's past self-attention.
 
     They stay where they were written. What moves when beams are chosen is `places`: for every beam and position, the row in
-    which that position of its past lies.
+    which that position of its past lies. Where only the last positions are ever read, older ones are dropped now and then.
     """
 
     GROWTH = 8
@@ -156,9 +177,11 @@ class Cache:
         self.places = torch.empty(0, 0, dtype=torch.long)  # (B W) T
         self.keys, self.values = torch.empty(0, 0, 0), torch.empty(0, 0, 0)  # rows, positions, H K
 
-    def append(self, key: Tensor, value: Tensor) -> None:
-        """Remember one more position of every beam: `B W (H K)`."""
+    def append(self, key: Tensor, value: Tensor, reach: int | None = None) -> None:
+        """Remember one more position of every beam, `B W (H K)`; of those before it the last `reach` are needed, or all."""
         self.beams, rows = key.shape[1], key.shape[0] * key.shape[1]
+        if reach is not None and self.places.shape[1] >= 2 * reach + self.GROWTH:
+            self._drop_positions(self.places.shape[1] - reach)
         length = self.places.shape[1]
         if not length:
             self.places = torch.empty(rows, 0, dtype=torch.long, device=key.device)
@@ -175,6 +198,11 @@ class Cache:
         if length:
             buffer[: len(old), :length] = old[:, :length]
         return buffer
+
+    def _drop_positions(self, count: int) -> None:
+        """Let go of the oldest positions: O(reach) work once in at least `reach` steps."""
+        self.places = self.places[:, count:]
+        self.keys, self.values = self.keys[:, count:].clone(), self.values[:, count:].clone()
 
     def read(self, first: int = 0) -> tuple[Tensor, Tensor]:
         """Keys and values of the past of every beam from a position on, `(B W) T (H K)`."""
@@ -218,9 +246,13 @@ class MultiHeadAttention(nn.Module):
             self.qkv = Linear(config.d_model, sum(self.widths), bias)
         self.output = Linear(self.widths[2], config.d_model, bias)
 
-    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, mask: SelfMask) -> Tensor:
         """Self-attention over whole sequences, `B T D`. [paper 3.2.3]"""
-        return self.output(backend.attend_packed(self, self.qkv(x), None, mask))
+        packed = self.qkv(x)
+        if not isinstance(mask, LocalMask):
+            return self.output(backend.attend_packed(self, packed, None, mask))
+        queries, read = packed.split((self.widths[0], sum(self.widths[1:])), dim=-1)
+        return self.output(mask.attend(queries, read, lambda *block: backend.attend_packed(self, *block)))
 
     def across(self, x: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
         """Encoder-decoder attention: queries `B T D` from the decoder, memory `B S D` from the encoder. [paper 3.2.3]"""
@@ -238,8 +270,9 @@ class MultiHeadAttention(nn.Module):
     def step(self, x: Tensor, cache: Cache) -> Tensor:
         """Self-attention of one new position `B W D` to all before it and itself."""
         query, key, value = self.qkv(x).split(self.widths, dim=-1)
-        cache.append(key, value)
-        first = max(0, cache.places.shape[1] - self.window // 2 - 1) if self.window else 0
+        reach = self.window // 2 if self.window else None
+        cache.append(key, value, reach)
+        first = 0 if reach is None else max(0, cache.places.shape[1] - reach - 1)
         return self.output(backend.attend_past(self, query, cache, first))
 
     def needs_weights(self) -> bool:

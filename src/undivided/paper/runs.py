@@ -4,17 +4,60 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
-from undivided.config import Recipe
+from undivided.config import Recipe, build_recipe
 from undivided.config.settings import Values, as_values
-from undivided.core.console import Console
+from undivided.core.console import Console, duration
 from undivided.core.errors import InputError
 from undivided.core.files import open_append, write_atomic
 from undivided.training.loop import Stopped, train
 from undivided.training.recipe import resolve_run
+
+Item = TypeVar("Item")
+
+TRIAL_SECONDS = 1.0
+"""How long the speed of the machine is tried before a table."""
+
+
+class Part(NamedTuple):
+    """Which of the trainings a process does, where several share them: every `of_all`th, from `number` (1, 2, …) on."""
+
+    number: int
+    of_all: int
+
+    def of(self, runs: Sequence[Item]) -> list[Item]:
+        """Its share."""
+        return list(runs[self.number - 1 :: self.of_all])
+
+
+WHOLE = Part(1, 1)
+"""One process does all."""
+
+
+def announce(runs: Sequence[Values], console: Console) -> None:
+    """Say how many trainings are still to do and about how long they take: as long as their budgets, or by their FLOPs."""
+    recipes = [build_recipe(values) for values in runs]
+    missing = [recipe for recipe in recipes if not (Path(recipe.train.out) / "manifest.json").exists()]
+    if not missing or console.quiet:
+        return
+    seconds = estimate_seconds(missing)
+    console.say(f"{len(missing)} of {len(runs)} trainings to do: about {duration(seconds)}, translation of the test aside")
+
+
+def estimate_seconds(recipes: Sequence[Recipe]) -> float:
+    """What trainings will take one after the other on this machine: a short trial of the first says how fast it is."""
+    from undivided.training.plan import make_plan, measure
+
+    plans = [make_plan(recipe) for recipe in recipes]
+    limits = [recipe.train.minutes * 60 or math.inf for recipe in recipes]
+    if not any(map(math.isinf, limits)):
+        return sum(limits)
+    rate = measure(plans[0], TRIAL_SECONDS).training_flops
+    return sum(min(limit, plan.total_flops / rate) for limit, plan in zip(limits, plans, strict=True))
 
 
 def train_or_load(values: Values, console: Console) -> Path:

@@ -59,6 +59,22 @@ def test_products_are_those_that_torch_counts(changes):
     assert counter.get_total_flops() + uncounted == PAIRS * count_products(config, VOCAB, SOURCE, TARGET).forward_flops
 
 
+@pytest.mark.filterwarnings("ignore:TF32 acceleration")
+@pytest.mark.parametrize("window", [4, 90])
+def test_products_of_long_sequences_under_a_window_are_those_that_torch_counts(window):
+    """In blocks where that saves work, masked where it does not."""
+    config = small({"d_ff": 24, "n_heads": 2, "window": window})
+    model = make_model(config, VOCAB, VOCAB).eval()
+    src, tgt = torch.randint(4, VOCAB, (1, 128)), torch.randint(4, VOCAB, (1, 120))
+    with torch.no_grad():
+        model.logits(model.decode(model.encode(src, None), tgt))
+        with FlopCounterMode(display=False) as counter:
+            model.logits(model.decode(model.encode(src, None), tgt))
+    products = count_products(config, VOCAB, 128, 120)
+    assert counter.get_total_flops() == products.forward_flops
+    assert (products.source_attention < 2 * 128 * 128 * 32 / 3) == (window == 4)
+
+
 @pytest.mark.parametrize("changes", [{"d_ff": 24, "n_heads": 2}, {"kind": "convolutional"}], ids=str)
 def test_backward_costs_twice_as_much_as_forward(changes):
     """But for the embeddings, whose gradient is no product."""

@@ -12,6 +12,7 @@ from undivided.config import CorpusFiles, ModelConfig, build_recipe
 from undivided.config.yaml_file import read_yaml
 from undivided.core.errors import InputError
 from undivided.models import make_model
+from undivided.paper.race.curves import Point, bleu_at, curve_chart, curve_lines, leaders, read_curve
 from undivided.paper.race.race import (
     ENTRANTS,
     RaceConfig,
@@ -23,6 +24,7 @@ from undivided.paper.race.race import (
     settings_for,
 )
 from undivided.paper.race.reach import gradients, measure_reach
+from undivided.paper.race.trials import Trial, best_trial, describe_trials
 
 RECIPES = {"transformer": "en-de", "recurrent": "recurrent", "convolutional": "convolutional"}
 TINY = """
@@ -128,10 +130,16 @@ def test_the_race_runs_reports_and_goes_on(tmp_path, run):
     valid = write_pairs(tmp_path, "valid", sentences(12, seed=2))
     command = [
         "paper", "race", recipe, "--train", *files, "--valid", *valid, "--source-lang", "en", "--target-lang", "de",
-        "--models", "gru,transformer,convolutional", "--out", tmp_path / "race",
+        "--models", "gru,transformer,convolutional", "--out", tmp_path / "race", "--validate-every", "2",
     ]  # fmt: skip
+    part = run(*command, "--part", "2/2")
+    assert part.code == 0, part.err
+    assert part.out == ""
+    assert "1 of 1 trainings to do: about" in part.err
+    assert not (tmp_path / "race" / "gru-1").exists()
     first = run(*command)
     assert first.code == 0, first.err
+    assert first.err.count("already trained") == 1
     report = (tmp_path / "race" / "report.md").read_text(encoding="utf-8")
     rows = [line for line in first.out.splitlines() if line.startswith("|")][2:]
     assert [row.split("|")[1].strip() for row in rows] == ["GRU, fixed context", "convolutional", "Transformer"]
@@ -141,6 +149,10 @@ def test_the_race_runs_reports_and_goes_on(tmp_path, run):
     assert all(entry["steps"] == [4] and entry["translated tokens a second"] >= 0 for entry in figures.values())
     for name in ("report-length.svg", "report-reach.svg"):
         assert "Transformer" in (tmp_path / "race" / name).read_text(encoding="utf-8")
+    assert "Validation BLEU over minutes" in report
+    assert "Transformer" in (tmp_path / "race" / "report-curves.svg").read_text(encoding="utf-8")
+    assert all([point["step"] for point in entry["curves"][0]] == [2, 4] for entry in figures.values())
+    assert "## After 4 steps each, by length of the source" in report
     again = run(*command)
     assert again.err.count("already trained") == 3
     assert again.out == first.out
@@ -150,9 +162,73 @@ def test_the_race_runs_reports_and_goes_on(tmp_path, run):
     assert "started there with other settings" in refused.err
 
 
+def test_trials_choose_rate_and_dropout_on_validation(tmp_path, run):
+    recipe = tmp_path / "tiny.yaml"
+    recipe.write_text(TINY)
+    files, valid = write_pairs(tmp_path, "train", sentences(40)), write_pairs(tmp_path, "valid", sentences(6, seed=2))
+    command = [
+        "paper", "race", recipe, "--train", *files, "--valid", *valid, "--source-lang", "en", "--target-lang", "de",
+        "--models", "transformer,gru", "--seeds", "2", "--seeded", "transformer", "--trials", "5", "--out", tmp_path / "race",
+    ]  # fmt: skip
+    ran = run(*command)
+    assert ran.code == 0, ran.err
+    assert "15 of 15 trainings to do: about " in ran.err
+    figures = json.loads((tmp_path / "race" / "report.json").read_text())
+    assert [len(figures[name]["bleu"]) for name in ("gru", "transformer")] == [1, 2]
+    for name, entry in figures.items():
+        tried = entry["trials"]
+        assert {(each["rate"], each["dropout"]) for each in tried} == {(r, d) for r in (0.0025, 0.005, 0.01) for d in (0.1, 0.3)}
+        best = best_trial([Trial(**each) for each in tried])
+        config = json.loads((tmp_path / "race" / f"{name}-1" / "config.json").read_text())
+        assert str(best.rate) in json.dumps(config)
+    report = (tmp_path / "race" / "report.md").read_text(encoding="utf-8")
+    assert "6 trainings of 5 minutes each" in report
+    assert "seeds 1 to 2 (1 seed of GRU, fixed context)" in report
+
+
+def test_the_best_trial():
+    trials = [Trial(0.1, 0.1, 3.0, 9.0), Trial(0.2, 0.1, 4.0, 9.5), Trial(0.3, 0.1, 4.0, 9.1)]
+    assert best_trial(trials).rate == 0.3
+    assert "**rate 0.3, dropout 0.1: 4.00 (9.10)**" in describe_trials(trials)
+
+
+def curve(*points):
+    return [
+        Point(step, minutes, bleu, 9.0, {"bleu_1_to_10_subwords": bleu, "bleu_over_40_subwords": 1.0})
+        for step, minutes, bleu in points
+    ]
+
+
+def test_who_is_ahead_when():
+    curves = {
+        "fast": [curve((500, 1.0, 10.0), (1000, 2.0, 12.0), (1500, 3.0, 13.0))],
+        "slow": [curve((500, 2.0, 9.0), (1000, 4.0, 20.0)), curve((500, 2.0, 11.0), (900, 2.8, 30.0))],
+    }
+    assert [bleu_at(curves["fast"][0], minutes) for minutes in (0.5, 1.0, 2.9)] == [0.0, 10.0, 12.0]
+    assert leaders(curves) == [(1.0, "fast"), (2.8, "slow")]
+    text = "\n".join(curve_lines(curves, "x.svg"))
+    assert "fast from minute 1.0 on; slow from minute 2.8 on" in text
+    assert "## After 500 steps each" in text
+    assert "| slow | 2.0 | 10.00 | 10.00 | 1.00 |" in text
+    assert "| model | minutes | BLEU | 1 to 10 subwords | over 40 subwords |" in text
+    (_, slow) = curve_chart(curves).series
+    assert slow.bounds[0] == (9.0, 11.0)
+
+
+def test_a_curve_keeps_the_last_validation_of_a_step(tmp_path):
+    log = tmp_path / "training" / "log.jsonl"
+    log.parent.mkdir()
+    events = [("validation", 2, 1.0), ("step", 3, None), ("validation", 4, 2.0), ("validation", 4, 3.0), ("final", 5, 4.0)]
+    lines = [{"event": name, "step": step, "seconds": 60 * step, "bleu": bleu, "perplexity": 5.0} for name, step, bleu in events]
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert [(point.step, point.minutes, point.bleu) for point in read_curve(tmp_path)] == [(2, 2, 1.0), (4, 4, 3.0), (5, 5, 4.0)]
+
+
 def test_bad_input_is_said_at_once(tmp_path, run):
     recipe = tmp_path / "vision.yaml"
     recipe.write_text("model: {kind: vision}")
+    assert run("paper", "race", recipe, "--trials", "-1").code == 2
+    assert "--seeded: 'grv' is none of" in run("paper", "race", recipe, "--seeded", "grv").err
     ran = run("paper", "race", recipe, recipe, "--models", "lstn", "--seeds", "0")
     assert ran.code == 2
     for message in (

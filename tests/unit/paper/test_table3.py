@@ -12,9 +12,10 @@ from undivided import InputError
 from undivided.cli import main
 from undivided.config import build_recipe
 from undivided.config.settings import merge
+from undivided.paper.table3.spread import pool, pool_unpaired, student
 from undivided.paper.table3.table import Result, RowResult, bleu_of, log_perplexity_of, sentence_counts
-from undivided.paper.table3.variations import ROWS, describe_changes, select_rows
-from undivided.paper.table3.verdicts import Difference, compare_with_base, seed_noise, sentence_interval, sentence_noise
+from undivided.paper.table3.variations import MORE_ROWS, ROWS, describe_changes, select_rows
+from undivided.paper.table3.verdicts import Difference, compare_with_base, sentence_interval, sentence_noise
 from undivided.training.loop import Trainer
 
 PAPER = {
@@ -71,6 +72,8 @@ def test_rows_by_name_by_letter_and_all():
     assert [row.name for row in select_rows("D, big")] == ["base", "D1", "D2", "D3", "D4", "big"]
     assert [row.name for row in select_rows("all")] == list(ROWS)
     assert [row.name for row in select_rows("")] == ["base"]
+    assert [row.name for row in select_rows("E,E0")] == ["base", "E", "E0"]
+    assert MORE_ROWS["E0"].vary(build_recipe({})) == {"model": {"positions": "none"}}
     with pytest.raises(InputError) as error:
         select_rows("A1,C9,bigg,zzz")
     assert "no row 'C9'; did you mean one of C1, C2" in str(error.value)
@@ -125,10 +128,52 @@ def test_the_rule(here, noise, paper, verdict):
     assert Difference(here, 0.0, noise, paper, 0.25, 1.5).verdict == verdict
 
 
+def test_a_row_that_the_paper_has_not_is_measured_only():
+    said = [Difference(here, 1.0, 0.0, None, 0.25, 1.5).verdict for here in (-2.0, 0.5, 2.0)]
+    assert said == ["lower", "not resolved", "higher"]
+
+
+@pytest.mark.parametrize("name", [*ROWS, *MORE_ROWS])
+def test_rows_with_the_same_seed_have_the_same_batches(name):
+    """What a row varies is no part of what the order of the data or the subwords follow from, so differences are paired."""
+    changes = (ROWS | MORE_ROWS)[name].vary(build_recipe({"preset": "tiny", "train": {"schedule": "cosine"}}))
+    assert changes.keys() <= {"model", "train"}
+    assert changes.get("train", {}).keys() <= {"rate", "label_smoothing"}
+
+
 def test_noise_of_seeds():
-    assert seed_noise([30.0], 1) == math.inf
-    assert seed_noise([29.0, 30.0, 31.0], 1) == pytest.approx(4.30 * math.sqrt(1 + 1 / 3))
-    assert seed_noise([29.0, 30.0, 31.0], 3) < seed_noise([29.0, 30.0, 31.0], 1)
+    assert pool([[30.0], [31.0]]).half_width(1, 1) == math.inf
+    alone = pool([[29.0, 30.0, 31.0], [28.0]])
+    assert alone.half_width(1, 3) == pytest.approx(4.30 * math.sqrt(1 + 1 / 3))
+    assert alone.half_width(3, 3) < alone.half_width(1, 3)
+    more = pool([[29.0, 30.0, 31.0], [28.0], [39.0, 40.0, 41.0]])
+    assert (more.deviation, more.degrees, more.paired) == (1.0, 4, False)
+    assert more.half_width(1, 3) < alone.half_width(1, 3)
+
+
+def test_what_a_seed_does_to_all_rows_is_no_noise():
+    """Seeds that move all rows by as much leave differences exact; what is left is that of an analysis of variance."""
+    assert pool([[1.0, 5.0, 3.0], [11.0, 15.0, 13.0]]).half_width(3, 3) == pytest.approx(0.0, abs=1e-9)
+    chance = np.random.default_rng(1)
+    rows = chance.normal(size=(20, 1)) + 3 * chance.normal(size=(1, 3)) + 0.5 * chance.normal(size=(20, 3))
+    paired, alone = pool(rows.tolist()), pool_unpaired(rows.tolist())
+    assert (paired.paired, paired.degrees, alone.degrees) == (True, 38, 40)
+    assert paired.deviation == pytest.approx(0.5, rel=0.25)
+    assert alone.deviation > 3 * paired.deviation
+
+
+def test_intervals_hold_what_they_promise():
+    """Over many tables whose rows are equal, a 95 % interval of a difference holds zero about as often."""
+    chance, inside = np.random.default_rng(2), []
+    for _ in range(400):
+        rows = chance.normal(size=(1, 3)) + 0.7 * chance.normal(size=(6, 3))
+        inside.append(abs(rows[1].mean() - rows[0].mean()) <= pool(rows.tolist()).half_width(3, 3))
+    assert 0.91 < np.mean(inside) < 0.98
+
+
+@pytest.mark.parametrize(("degrees", "wanted"), [(1, 12.71), (10, 2.228), (38, 2.024), (1000, 1.962)])
+def test_students_t(degrees, wanted):
+    assert student(degrees) == pytest.approx(wanted, abs=0.003)
 
 
 def test_noise_of_sentences_is_paired():
@@ -157,7 +202,23 @@ def table(tmp_path_factory):
     (folder / "r.yaml").write_text(RECIPE)
     for name, count in (("train", 80), ("valid", 6), ("test", 10)):
         write_pairs(folder, name, sentences(count, seed=len(name)))
-    assert main([*command(folder), "--rows", "A1,D1,E", "--seeds", "2", "--report", str(folder / "report.md"), "--quiet"]) == 0
+    assert (
+        main(
+            [
+                *command(folder),
+                "--rows",
+                "A1,D1,E",
+                "--seeds",
+                "2",
+                "--other-seeds",
+                "1",
+                "--report",
+                str(folder / "report.md"),
+                "--quiet",
+            ]
+        )
+        == 0
+    )
     return folder
 
 
@@ -178,7 +239,13 @@ def test_the_report_stands_beside_the_papers_numbers(table):
     assert [row[7] for row in cells] == ["4.92", "5.29", "5.77", "4.92"]
     assert "n_heads 2 → 1, d_k 16 → 32, d_v 16 → 32" in report
     assert "Of 3 rows by BLEU" in report
-    assert re.search(r"The seeds of base: BLEU \d+\.\d\d, \d+\.\d\d \(standard deviation \d+\.\d\d\); perplexity ", report)
+    assert re.search(
+        r"- BLEU: standard deviation \d+\.\d\d of a row's own seeds.*The seeds of base: \d+\.\d\d, \d+\.\d\d\.", report
+    )
+    assert re.search(r"- perplexity: standard deviation \d+\.\d %", report)
+    assert re.fullmatch(r"[+-]\d+\.\d\d ± \d+\.\d\d", cells[1][11])
+    assert re.fullmatch(r"[+-]\d+\.\d % ± \d+\.\d %", cells[1][13])
+    assert cells[1][14] == "+7.5 %"
     assert re.search(r"undivided paper table3 \S*r\.yaml --train \S*train\.src \S*train\.tgt", report)
     assert "(report.svg)" in report
     assert (table / "report.svg").read_text().rstrip().endswith("</svg>")
@@ -221,6 +288,18 @@ def test_stopped_in_the_middle_of_a_training_it_ends_as_if_it_had_not_been(table
     assert steps[13:] == [5, 6, 7, 8], "from the checkpoint of step 4"
     weights = [(folder / "out" / "A1-1" / "model.safetensors").read_bytes() for folder in (table, tmp_path)]
     assert weights[0] == weights[1]
+
+
+def test_two_commands_share_the_work(table, run):
+    first = run(*command(table), "--rows", "A1,D3", "--seeds", "1", "--part", "1/2")
+    assert first.code == 0, first.err
+    assert "training 1 of 3" in first.err
+    assert "training 3 of 3" in first.err
+    assert "training 2 of 3" not in first.err
+    assert first.out == ""
+    assert "this part is done" in first.err
+    assert "1 of 2 trainings to do: about " in first.err
+    assert run(*command(table), "--part", "3/2").code == 2
 
 
 def test_another_corpus_is_another_table(table, run, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from undivided.cli.paper.distance import add_distance
 from undivided.cli.paper.faq import add_faq
 from undivided.cli.paper.parse import add_parse
 from undivided.cli.paper.race import add_race
@@ -20,5 +21,5 @@ def add_paper(verbs: Any) -> None:
     """`undivided paper`."""
     verb = verbs.add_parser("paper", help="reproduce the paper's tables; parsing; learners' questions", description=ABOUT)
     tables = verb.add_subparsers(metavar="WHAT", required=True, parser_class=type(verb))
-    for add in (add_table1, add_table2, add_table3, add_table4, add_race, add_parse, add_faq):
+    for add in (add_table1, add_table2, add_table3, add_table4, add_race, add_distance, add_parse, add_faq):
         add(tables)

@@ -17,6 +17,26 @@ def add_common(table: argparse.ArgumentParser, report: str) -> None:
     add_quiet(table)
 
 
+PART_DONE = "this part is done; when all are, the same command without --part writes the report"
+
+
+def add_part(table: argparse.ArgumentParser) -> None:
+    """`--part`."""
+    table.add_argument(
+        "--part", type=part, default=(1, 1), metavar="K/N",
+        help="do only every Nth training, from the Kth on, for N commands side by side that share --out; the same command without "
+        "--part then writes the report",
+    )  # fmt: skip
+
+
+def part(text: str) -> tuple[int, int]:
+    """`1/2` as numbers."""
+    number, _, of_all = text.partition("/")
+    if not (number.isdecimal() and of_all.isdecimal() and 1 <= int(number) <= int(of_all) <= 1000):
+        raise argparse.ArgumentTypeError(f"expected K/N such as 1/2 and 2/2, got {text!r}")
+    return int(number), int(of_all)
+
+
 def report_path(text: str) -> str:
     """Check that a report can be written there, before hours are spent on it."""
     if text and (not Path(text).name or Path(text).is_dir()):
@@ -50,3 +70,21 @@ def at_least_0(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"expected a whole number, at least 0, got {text!r}")
     return int(text)
+
+
+def at_least_1(text: str) -> int:
+    """A whole number, at least 1."""
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"expected a whole number, at least 1, got {text!r}")
+    return int(text)
+
+
+def rates(text: str) -> list[float]:
+    """`0.001,0.003` as sorted learning rates."""
+    try:
+        found = sorted({float(part) for part in text.split(",")})
+    except ValueError:
+        found = []
+    if not found or not all(0 < rate < 1 for rate in found):
+        raise argparse.ArgumentTypeError(f"expected learning rates between 0 and 1, separated by commas, got {text!r}")
+    return found

@@ -23,8 +23,10 @@ from undivided.core.files import write_atomic
 from undivided.data.corpus import corpus_digests, hold_pairs
 from undivided.inference.translator import Translator
 from undivided.models import make_model
+from undivided.paper.race.curves import Curve, read_curve
 from undivided.paper.race.reach import Reach, measure_reach
-from undivided.paper.runs import fingerprint, pin_settings, read_facts, train_or_load
+from undivided.paper.race.trials import Trial, TrialPlan, best_trial, run_trials, trial_settings, with_trial
+from undivided.paper.runs import WHOLE, Part, announce, fingerprint, pin_settings, read_facts, train_or_load
 from undivided.paper.table3.table import Result, measure
 
 
@@ -54,8 +56,11 @@ ENTRANTS = {
 }
 """By their names in `--models` and of their folders."""
 
-BUDGET: Values = {"train": {"average": 1, "validate_every": 1_000_000_000, "patience": 0}}
-"""No averaging, and no validation before the end."""
+BUDGET: Values = {"train": {"average": 1, "patience": 0}}
+"""No averaging, and nobody ends early."""
+
+VALIDATE_EVERY = 500
+"""Steps between the points of a curve, where neither recipe nor command says; the time of a validation is none of training's."""
 
 SPEED_LINES = 200
 """Test sentences whose translation is timed."""
@@ -72,6 +77,8 @@ class RaceResult(NamedTuple):
     reach: Reach
     source_words: list[int]
     """Of each test sentence."""
+    curve: Curve
+    """Its validations."""
 
 
 @dataclass(frozen=True)
@@ -84,15 +91,31 @@ class RaceConfig:
     seeds: int
     test: CorpusFiles
     out: Path
+    seeded: tuple[str, ...] = ()
+    """The entrants that have all seeds, others one; all if none is named."""
+    trials: TrialPlan | None = None
+    part: Part = WHOLE
+
+    def runs(self, names: Sequence[str]) -> list[tuple[str, int]]:
+        """The trainings of some entrants, the first seed of each first."""
+        last = {name: self.seeds if not self.seeded or name in self.seeded else 1 for name in names}
+        return [(name, seed) for seed in range(1, self.seeds + 1) for name in names if seed <= last[name]]
 
 
-def select_models(text: str) -> list[str]:
+class Race(NamedTuple):
+    """What came of it: the results of each entrant by seed, and the trials that chose its rate and dropout."""
+
+    runs: dict[str, list[RaceResult]]
+    trials: dict[str, list[Trial]]
+
+
+def select_models(text: str, flag: str = "--models") -> list[str]:
     """`rnn,transformer` as names of entrants, in the order of the race."""
     if text == "all":
         return list(ENTRANTS)
     wanted = [part.strip() for part in text.split(",")]
     faults = [
-        f"--models: {name!r} is none of {', '.join(ENTRANTS)}{suggest(name, ENTRANTS)}" for name in wanted if name not in ENTRANTS
+        f"{flag}: {name!r} is none of {', '.join(ENTRANTS)}{suggest(name, ENTRANTS)}" for name in wanted if name not in ENTRANTS
     ]
     if faults:
         raise InputError("\n".join(faults))
@@ -129,8 +152,8 @@ def settings_for(config: RaceConfig, name: str) -> Values:
         own = merge(base, {}) | {"model": model}
     # Text, subwords, batches, search and budget are the same for all; only the model and its learning rate may differ.
     shared: Values = {key: value for key, value in base.items() if key in ("data", "tokens", "batches", "search")}
-    limits = ("minutes", "max_steps", "max_epochs", "threads", "device")
-    budget = {key: base["train"][key] for key in limits if key in base.get("train", {})}
+    limits = ("minutes", "max_steps", "max_epochs", "threads", "device", "validate_every", "validate_lines")
+    budget = {"validate_every": VALIDATE_EVERY} | {key: base["train"][key] for key in limits if key in base.get("train", {})}
     values = merge(merge(own, shared), {"preset": preset, "model": {"kind": entrant.kind, **entrant.changes}})
     values = merge(merge(BUDGET, values), {"train": {**budget, **BUDGET["train"]}})
     if entrant.kind == "transformer":
@@ -170,20 +193,44 @@ def match_width(config: ModelConfig, target: int) -> int:
     return min((low, high), key=off)
 
 
-def race(config: RaceConfig, console: Console) -> dict[str, list[RaceResult]]:
-    """Train and measure every entrant. Resumes after a stop: finished trainings are kept."""
-    settings = {name: settings_for(config, name) for name in config.names}
-    data = build_recipe(settings[config.names[0]]).data
+def race(config: RaceConfig, console: Console) -> Race:
+    """Train and measure every entrant of this part. Resumes after a stop: finished trainings are kept."""
+    names = config.part.of(config.names)
+    settings = {name: settings_for(config, name) for name in names}
+    if not names:
+        return Race({}, {})
+    data = build_recipe(settings[names[0]]).data
     digests = corpus_digests([*data.train, *data.valid, config.test])
     pin_settings(config.out / "race.json", {"corpora": sorted(digests.values())}, "a race")
+    announce(
+        [*_all_trials(config, settings), *(_at(config, settings[name], name, seed) for name, seed in config.runs(names))], console
+    )
+    trials: dict[str, list[Trial]] = {}
+    if config.trials:
+        for name in names:
+            console.say(f"{ENTRANTS[name].name}: {len(trial_settings(config.trials, settings[name], config.out))} trials")
+            trials[name] = run_trials(config.trials, settings[name], config.out / "trials" / name, console)
+            settings[name] = with_trial(settings[name], best_trial(trials[name]))
     found: dict[str, list[RaceResult]] = {}
-    runs = [(name, seed) for seed in range(1, config.seeds + 1) for name in config.names]
-    for number, (name, seed) in enumerate(runs, 1):
-        console.say(f"{ENTRANTS[name].name}, seed {seed}: training {number} of {len(runs)}")
-        place = {"train": {"seed": seed, "out": str(config.out / f"{name}-{seed}")}}
-        model = train_or_load(merge(settings[name], place), console)
+    for number, (name, seed) in enumerate(config.runs(names), 1):
+        console.say(f"{ENTRANTS[name].name}, seed {seed}: training {number} of {len(config.runs(names))}")
+        model = train_or_load(_at(config, settings[name], name, seed), console)
         found.setdefault(name, []).append(measure_for_race(model, config.test, digests, console))
-    return {name: found[name] for name in config.names}
+    return Race({name: found[name] for name in names}, trials)
+
+
+def _at(config: RaceConfig, values: Values, name: str, seed: int) -> Values:
+    """Settings with seed and folder."""
+    return merge(values, {"train": {"seed": seed, "out": str(config.out / f"{name}-{seed}")}})
+
+
+def _all_trials(config: RaceConfig, settings: dict[str, Values]) -> list[Values]:
+    plan = config.trials
+    return [
+        each
+        for name, values in settings.items()
+        for each in (trial_settings(plan, values, config.out / "trials" / name) if plan else [])
+    ]
 
 
 def measure_for_race(model: Path, test: CorpusFiles, digests: dict[str, str], console: Console) -> RaceResult:
@@ -205,7 +252,7 @@ def measure_for_race(model: Path, test: CorpusFiles, digests: dict[str, str], co
         }
         write_atomic(path, json.dumps(found))
     found = json.loads(path.read_text(encoding="utf-8"))
-    return RaceResult(result, **{**found, "reach": Reach(*found["reach"])})
+    return RaceResult(result, **{**found, "reach": Reach(*found["reach"]), "curve": read_curve(model)})
 
 
 def _translate_timed(translator: Translator, sources: Sequence[str]) -> tuple[int, float]:

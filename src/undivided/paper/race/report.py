@@ -5,28 +5,32 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from undivided.core.console import plural
 from undivided.paper import report
 from undivided.paper.chart import Chart, Series
-from undivided.paper.race.race import ENTRANTS, RaceConfig, RaceResult, length_bins, settings_for
+from undivided.paper.race.curves import Curve, curve_chart, curve_lines
+from undivided.paper.race.race import ENTRANTS, Race, RaceConfig, RaceResult, length_bins, settings_for
+from undivided.paper.race.trials import Trial, best_trial, describe_trials, with_trial
 from undivided.paper.table3.report import signature
 from undivided.paper.table3.table import bleu_of, log_perplexity_of
 
 Runs = dict[str, list[RaceResult]]
 
 
-def write_report(config: RaceConfig, runs: Runs, path: Path, arguments: Sequence[str]) -> str:
+def write_report(config: RaceConfig, found: Race, path: Path, arguments: Sequence[str]) -> str:
     """Write tables, charts and all figures as JSON; return the main table."""
+    runs = found.runs
     first = next(iter(runs.values()))[0]
     bins = length_bins(first.source_words)
     spent = [each.result.seconds / 60 for row in runs.values() for each in row]
     lang = str(config.recipes["transformer"].get("data", {}).get("target_lang", ""))
     lines = report.head(f"The race on {Path(config.test.source).stem}: the Transformer and the models before it", arguments)
     lines += [
-        f"{plural(len(spent), 'training')} of {min(spent):.1f}–{max(spent):.1f} minutes, seeds 1 to {config.seeds}, on the same "
+        f"{plural(len(spent), 'training')} of {min(spent):.1f}–{max(spent):.1f} minutes, {_seeds(runs)}, on the same "
         f"text, subwords and batches; widths are chosen so that all have about the same number of parameters ({_spread(runs)}). "
         f"BLEU `{signature(lang)}` with the recipe's beam; perplexity per subword. Speeds are target tokens per second on the "
         "machine above, for translation with PyTorch. Recurrent encoders are bidirectional and attention is additive; without "
@@ -34,6 +38,7 @@ def write_report(config: RaceConfig, runs: Runs, path: Path, arguments: Sequence
         "",
         shown := _table(runs),
         "",
+        *curve_lines(_curves(runs), f"{path.stem}-curves.svg"),
         "## BLEU by length of the source sentence",
         "",
         _by_length(runs, bins),
@@ -49,12 +54,17 @@ def write_report(config: RaceConfig, runs: Runs, path: Path, arguments: Sequence
         "",
         "## Settings",
         "",
-        *(f"- {ENTRANTS[name].name}: {_settings(config, name)}" for name in runs),
+        *(f"- {ENTRANTS[name].name}: {_settings(config, name, found.trials.get(name))}" for name in runs),
+        *_trial_lines(config, found.trials),
     ]
     report.write(path, lines)
     _length_chart(runs, bins).write(path.with_name(f"{path.stem}-length.svg"))
     _reach_chart(runs).write(path.with_name(f"{path.stem}-reach.svg"))
-    report.write(path.with_suffix(".json"), [json.dumps(_figures(runs, bins), indent=1)])
+    curve_chart(_curves(runs)).write(path.with_name(f"{path.stem}-curves.svg"))
+    figures = _figures(runs, bins)
+    for name, trials in found.trials.items():
+        figures[name]["trials"] = [trial._asdict() for trial in trials]
+    report.write(path.with_suffix(".json"), [json.dumps(figures, indent=1)])
     return shown
 
 
@@ -63,8 +73,30 @@ def _spread(runs: Runs) -> str:
     return f"{min(counts):,} to {max(counts):,}"
 
 
-def _settings(config: RaceConfig, name: str) -> str:
+def _seeds(runs: Runs) -> str:
+    """`seeds 1 to 3 (one of RNN, attention)`."""
+    most = max(map(len, runs.values()))
+    fewer = [f"{plural(len(row), 'seed')} of {ENTRANTS[name].name}" for name, row in runs.items() if len(row) < most]
+    return f"seeds 1 to {most}" + (f" ({'; '.join(fewer)})" if fewer else "")
+
+
+def _curves(runs: Runs) -> dict[str, list[Curve]]:
+    return {ENTRANTS[name].name: [each.curve for each in row] for name, row in runs.items()}
+
+
+def _trial_lines(config: RaceConfig, trials: dict[str, list[Trial]]) -> list[str]:
+    """What was tried for each model, and what was chosen."""
+    if not trials or config.trials is None:
+        return []
+    count = len(next(iter(trials.values())))
+    said = f"Rate and dropout were chosen by {count} trainings of {config.trials.minutes:g} minutes each, seed 1, by their "
+    said += "BLEU on validation (in brackets their perplexity); the chosen one is bold."
+    return ["", "## Trials", "", said, "", *(f"- {ENTRANTS[name].name}: {describe_trials(each)}" for name, each in trials.items())]
+
+
+def _settings(config: RaceConfig, name: str, trials: list[Trial] | None) -> str:
     values = settings_for(config, name)
+    values = with_trial(values, best_trial(trials)) if trials else values
     train = {
         key: values["train"][key]
         for key in ("rate", "schedule", "warmup_steps", "clip", "label_smoothing")
@@ -148,7 +180,7 @@ def _reach_chart(runs: Runs) -> Chart:
     return Chart("Size of gradients by distance (seed 1)", "steps", "relative to the nearest", series, log=True)
 
 
-def _figures(runs: Runs, bins: Sequence[tuple[int, int]]) -> dict[str, object]:
+def _figures(runs: Runs, bins: Sequence[tuple[int, int]]) -> dict[str, dict[str, Any]]:
     return {
         name: {
             "parameters": row[0].result.parameters,
@@ -159,6 +191,7 @@ def _figures(runs: Runs, bins: Sequence[tuple[int, int]]) -> dict[str, object]:
             "training tokens a second": _training_rate(row),
             "translated tokens a second": _translation_rate(row),
             "reach": [each.reach._asdict() for each in row],
+            "curves": [[point._asdict() for point in each.curve] for each in row],
         }
         for name, row in runs.items()
     }

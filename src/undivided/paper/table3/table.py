@@ -20,7 +20,7 @@ from undivided.core.files import write_atomic
 from undivided.data.corpus import corpus_digests, hold_pairs
 from undivided.inference.score import bleu_metric
 from undivided.inference.translator import Translator
-from undivided.paper.runs import fingerprint, pin_settings, read_facts, train_or_load
+from undivided.paper.runs import WHOLE, Part, announce, fingerprint, pin_settings, read_facts, train_or_load
 from undivided.paper.table3.variations import Row, describe_changes
 from undivided.training.recipe import resolve_run
 
@@ -40,6 +40,7 @@ class Table3Config:
     other_seeds: int
     test: CorpusFiles
     out: Path
+    part: Part = WHOLE
 
     def runs(self) -> list[tuple[Row, int]]:
         """Every training as (row, seed), base first."""
@@ -88,6 +89,13 @@ class RowResult:
         return [bleu_of(sums) for sums in self.bleu_counts.sum(axis=1)]
 
     @property
+    def exact(self) -> float:
+        """The share of sentences of which every n-gram is right, mean over seeds: those that are said exactly as the reference."""
+        counts = self.bleu_counts
+        right = (counts[:, :, 0:4] == counts[:, :, 4:8]).all(axis=2) & (counts[:, :, 8] == counts[:, :, 9])
+        return float(right.mean())
+
+    @property
     def perplexities(self) -> list[float]:
         """One value for each seed."""
         return [math.exp(log_perplexity_of(sums)) for sums in self.nll_counts.sum(axis=1)]
@@ -119,16 +127,21 @@ def table3(config: Table3Config, console: Console) -> list[RowResult]:
     digests = corpus_digests([*base.data.train, *base.data.valid, config.test])
     pin_settings(config.out / "table3.json", {"corpora": sorted(digests.values()), "preset": base.preset}, "a table")
     results: dict[str, list[Result]] = {}
-    for number, (row, seed) in enumerate(config.runs(), 1):
-        changes = row.vary(base)
-        if row.name != "base" and not describe_changes(changes, base):
-            console.warn(f"row {row.name} changes nothing in this recipe; left out")
-            continue
-        console.say(f"row {row.name}, seed {seed}: training {number} of {len(config.runs())}")
-        place = {"train": {"seed": seed, "out": str(config.out / f"{row.name}-{seed}")}}
-        values = merge(merge(config.values, {"preset": base.preset}), merge(changes, place))
-        results.setdefault(row.name, []).append(measure(train_or_load(values, console), config.test, digests, console))
+    for row in (each for each in config.rows if each.name != "base" and not describe_changes(each.vary(base), base)):
+        console.warn(f"row {row.name} changes nothing in this recipe; left out")
+    runs = [(row, seed) for row, seed in config.runs() if row.name == "base" or describe_changes(row.vary(base), base)]
+    announce([settings_for(config, base, row, seed) for row, seed in config.part.of(runs)], console)
+    for number, (row, seed) in config.part.of(list(enumerate(runs, 1))):
+        console.say(f"row {row.name}, seed {seed}: training {number} of {len(runs)}")
+        model = train_or_load(settings_for(config, base, row, seed), console)
+        results.setdefault(row.name, []).append(measure(model, config.test, digests, console))
     return [RowResult(row, describe_changes(row.vary(base), base), results[row.name]) for row in config.rows if row.name in results]
+
+
+def settings_for(config: Table3Config, base: Recipe, row: Row, seed: int) -> Values:
+    """The full settings of a training. Rows differ in model and rate alone: with the same seed all see the same batches."""
+    place = {"train": {"seed": seed, "out": str(config.out / f"{row.name}-{seed}")}}
+    return merge(merge(config.values, {"preset": base.preset}), merge(row.vary(base), place))
 
 
 def base_recipe(config: Table3Config) -> Recipe:

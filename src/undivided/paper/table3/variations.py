@@ -24,7 +24,8 @@ class Row(NamedTuple):
 
     name: str
     change: str
-    published: Published
+    published: Published | None
+    """None for a row that the paper has not."""
     vary: Callable[[Recipe], Values]
 
 
@@ -128,17 +129,22 @@ ROWS: dict[str, Row] = {
 }
 
 
+MORE_ROWS: dict[str, Row] = {"E0": Row("E0", "no positions", None, lambda recipe: {"model": {"positions": "none"}})}
+"""Rows that the paper has not, whose effect its text claims. [paper 3.5]"""
+
+
 def select_rows(names: str) -> list[Row]:
-    """The rows named in a comma-separated list, base first; a letter stands for all of its rows, `all` for all rows."""
+    """The rows named in a comma-separated list, base first; a letter stands for all of its rows, `all` for all of the paper's."""
+    known = ROWS | MORE_ROWS
     wanted, faults = {"base"}, []
     for name in (part.strip() for part in names.split(",") if part.strip()):
-        group = [row for row in ROWS if name in ("all", row) or (len(name) == 1 and row.startswith(name))]
+        group = [row for row in known if name == row or (row in ROWS and (name == "all" or (len(name) == 1 and row[0] == name)))]
         wanted.update(group)
         if not group:
             faults.append(f"--rows: no row {name!r}{_near(name)}")
     if faults:
         raise InputError(list_faults("the rows have", faults))
-    return [row for name, row in ROWS.items() if name in wanted]
+    return [row for name, row in known.items() if name in wanted]
 
 
 def _near(name: str) -> str:

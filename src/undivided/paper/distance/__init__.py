@@ -1,0 +1,1 @@
+"""Long range: who learns an answer that lies many tokens back."""
