@@ -10,7 +10,6 @@ work too, so what is compared is measured in turns, and processor time is given 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import os
 import random
@@ -29,58 +28,18 @@ from typing import Any
 import measure
 import serve_attacks
 import serve_peers
-import torch
 import translate as translate_benchmark
 from measure import OURS, ROOT, table
+from serve_models import BEAM, make_base, make_slow, make_tiny
 
 from undivided import Translator
-from undivided.artifact import Artifact, open_artifact, save_artifact
-from undivided.config import build_recipe
-from undivided.models import make_model
 
 sys.path.insert(0, str(ROOT / "tests"))
-from samples import sentences, tiny_recipe, write_pairs
+from samples import sentences
 
 PARTS = ["throughput", "answers", "overload", "libretranslate", "memory", "stop", "kill", "hostile", "schema"]
-BEAM = 24
 DURATIONS = {"overload_seconds": 600.0, "memory_requests": 200_000, "schema_cases": 10_000}
 """What the claims ask for."""
-
-
-def make_base(home: Path) -> Path:
-    """A model of base size that never ends a sentence by itself: each translation is four subwords longer than its source."""
-    options = argparse.Namespace(pairs=29_000, vocabulary=8000)
-    tokenizer, shortlist = translate_benchmark.learn_subwords(home, options)
-    torch.manual_seed(1)
-    search = {"no_repeat_ngram": 4, "max_extra": 4}
-    values = {"preset": "base", "tokens": {"vocab_size": options.vocabulary}, "model": {"attention_bias": True}, "search": search}
-    recipe = build_recipe(values | {"data": {"source_lang": "en", "target_lang": "de"}})
-    model = make_model(recipe.model, len(tokenizer.source), len(tokenizer.target)).eval()
-    translate_benchmark.never_end(model)
-    save_artifact(Artifact(recipe, tokenizer, model, shortlist=shortlist), home / "base")
-    return home / "base"
-
-
-def make_tiny(home: Path) -> Path:
-    from undivided.core.console import Console
-    from undivided.training.loop import train
-
-    recipe = tiny_recipe(
-        home / "tiny", write_pairs(home, "train", sentences(300)), write_pairs(home, "valid", sentences(20, seed=2))
-    )
-    recipe["train"]["max_steps"] = 400
-    recipe["model"]["norm"] = "pre"
-    return train(recipe, Console(quiet=True))
-
-
-def make_slow(home: Path, tiny: Path) -> Path:
-    """The tiny model with a wide beam: so slow that a generator on the same cores can send ten times as much as it translates."""
-    artifact = open_artifact(tiny, "cpu", 0)
-    search = dataclasses.replace(artifact.recipe.search, beam_size=BEAM)
-    recipe = dataclasses.replace(artifact.recipe, search=search)
-    made = Artifact(recipe, artifact.tokenizer, artifact.model, shortlist=artifact.shortlist, facts=artifact.facts)
-    save_artifact(made, home / "slow")
-    return home / "slow"
 
 
 class Server:

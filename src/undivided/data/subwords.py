@@ -22,6 +22,9 @@ from undivided.data.subword_sampling import SPACE_MARK, WordVariants
 MAX_MODEL_BYTES = 64 << 20
 """Most bytes of a subword model: more than a hundred times that of 37,000 subwords."""
 
+FEW = 64
+"""Texts that sentencepiece is given one by one: for a list it starts threads, which takes longer, and far longer on a busy machine."""
+
 MAX_CACHED_WORDS, MAX_CACHED_LENGTH = 1 << 18, 40
 """Words whose ids are cached while a corpus is encoded, and most characters of such a word."""
 
@@ -79,8 +82,12 @@ class Subwords:
     def encode(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
         """Ids of each text, ending with `</s>`."""
         try:
-            rows: list[list[int]] = self._processor.encode(list(texts), num_threads=threads, add_eos=True)
-        except (UnicodeEncodeError, TypeError):
+            rows: list[list[int]]
+            if len(texts) <= FEW:
+                rows = [self._processor.encode(text, add_eos=True) for text in texts]
+            else:
+                rows = self._processor.encode(list(texts), num_threads=threads, add_eos=True)
+        except (UnicodeEncodeError, TypeError, RuntimeError):
             raise InputError("the text holds a lone surrogate (half a character) and is not valid Unicode") from None
         for place, text in enumerate(texts):
             if self._parts.spells_bytes and SPACE_MARK in text:
@@ -163,7 +170,10 @@ class Subwords:
 
     def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
         """The text of each row of ids, without special ids."""
-        return list(self._processor.decode([[token for token in row if token > EOS] for row in rows]))
+        known = [[token for token in row if token > EOS] for row in rows]
+        if len(known) <= FEW:
+            return [self._processor.decode(row) if row else "" for row in known]
+        return list(self._processor.decode(known))
 
     def encode_places(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """The ids of a text without `</s>`, and of each id the characters that it stands for, from a place up to another."""

@@ -7,7 +7,7 @@ from undivided.config import TokensConfig
 from undivided.core.errors import InputError
 from undivided.core.ids import BOS, EOS, PAD, UNK
 from undivided.core.random import random_bits
-from undivided.data.subwords import Subwords, Tokenizer, vocab_size_for
+from undivided.data.subwords import FEW, Subwords, Tokenizer, vocab_size_for
 
 TEXT = [
     ("The dog runs in the rain <s> again, <0x41> and again.", "Der Hund läuft im Regen ▁ und läuft."),
@@ -80,9 +80,36 @@ def test_threads_change_nothing(tokenizer):
     assert tokenizer.source.encode(texts) == tokenizer.source.encode(texts, threads=4)
 
 
-def test_lone_surrogate_is_refused(tokenizer):
+@pytest.mark.parametrize("count", [2, FEW + 1])
+def test_lone_surrogate_is_refused(tokenizer, count):
     with pytest.raises(InputError, match="surrogate"):
-        tokenizer.source.encode(["fine", "half \ud83d"])
+        tokenizer.source.encode(["fine"] * (count - 1) + ["half \ud83d"])
+
+
+def test_few_texts_are_as_many_and_start_no_threads(tokenizer, monkeypatch):
+    """A list makes sentencepiece start threads, for which the event loop of a server would wait."""
+    texts = odd_texts(2 * FEW)
+    ids = tokenizer.source.encode(texts)
+    decoded = tokenizer.source.decode([[], *ids])
+    real = tokenizer.source._processor
+
+    class OneByOne:
+        def encode(self, given, **more):
+            assert isinstance(given, str)
+            return real.encode(given, **more)
+
+        def decode(self, given):
+            assert not any(isinstance(each, list) for each in given)
+            return real.decode(given)
+
+        def __getattr__(self, name):
+            return getattr(real, name)
+
+    monkeypatch.setattr(tokenizer.source, "_processor", OneByOne())
+    for start in range(0, len(texts), FEW // 2):
+        part = slice(start, start + FEW // 2)
+        assert tokenizer.source.encode(texts[part]) == ids[part]
+        assert tokenizer.source.decode([[], *ids[part]]) == ["", *decoded[1:][part]]
 
 
 def test_special_ids(tokenizer):
