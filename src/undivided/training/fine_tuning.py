@@ -19,7 +19,7 @@ from undivided.training.prepare import Prepared
 def report_fine_tuning(prepared: Prepared, console: Console) -> None:
     """Say what a fine-tuned translator gained and lost, on the new validation data and on that of the model it started from."""
     recipe = prepared.recipe
-    if not recipe.train.start or recipe.model.kind not in PAIRED:
+    if not recipe.train.start or recipe.train.drafts or recipe.model.kind not in PAIRED:
         return
     old = old_pairs(recipe)
     if not old:
