@@ -12,10 +12,11 @@ from undivided.artifact.load import (
     open_single_stack,
     warn_unfinished,
 )
-from undivided.artifact.save import FORMAT_VERSION, SHORTLIST, save_artifact
+from undivided.artifact.save import DRAFT, FORMAT_VERSION, SHORTLIST, save_artifact
 from undivided.artifact.unfinished import find_unfinished
 
 __all__ = [
+    "DRAFT",
     "FORMAT_VERSION",
     "SHORTLIST",
     "UNFINISHED",

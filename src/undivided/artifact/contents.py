@@ -18,7 +18,7 @@ from undivided.data.subwords import Tokenizer
 if TYPE_CHECKING:
     import torch
 
-    from undivided.models import Seq2Seq, SingleStack
+    from undivided.models import DraftDecoder, Seq2Seq, SingleStack
 
 
 @dataclass(eq=False)
@@ -36,6 +36,8 @@ class Artifact:
     """sha256 of the manifest of the folder that it was read from."""
     untrusted: tuple[tuple[str | Path, Recipe], ...] = ()
     """Folders of an ensemble with their settings, which may ask for too much memory."""
+    draft: DraftDecoder | None = field(default=None, repr=False)
+    """What proposes tokens to the model; most model folders have none."""
 
     @property
     def device(self) -> torch.device:
@@ -54,10 +56,12 @@ class LazyArtifact(Artifact):
         facts: dict[str, Any],
         shortlist: Shortlist | None,
         seal: str,
+        read_draft: Callable[[], DraftDecoder] | None = None,
     ) -> None:
         self.recipe, self.tokenizer, self.facts, self.shortlist, self.seal = recipe, tokenizer, facts, shortlist, seal
-        self._read, self._lock = read, threading.Lock()
+        self._read, self._read_draft, self._lock = read, read_draft, threading.Lock()
         self._model: Seq2Seq | None = None
+        self._draft: DraftDecoder | None = None
 
     @property
     def model(self) -> Seq2Seq:  # type: ignore[override]
@@ -66,6 +70,14 @@ class LazyArtifact(Artifact):
             if self._model is None:
                 self._model = self._read()
             return self._model
+
+    @property
+    def draft(self) -> DraftDecoder | None:  # type: ignore[override]
+        """The draft decoder, if the folder has one, read at the first use."""
+        with self._lock:
+            if self._draft is None and self._read_draft is not None:
+                self._draft = self._read_draft()
+            return self._draft
 
 
 @dataclass

@@ -5,6 +5,7 @@ Importing this must not import torch, which takes longer than a short translatio
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
@@ -15,9 +16,9 @@ from safetensors import SafetensorError
 from undivided.artifact.card import model_card
 from undivided.artifact.contents import Artifact, LazyArtifact, SingleStackArtifact
 from undivided.artifact.demand import BATCH_ROWS, check_demand
-from undivided.artifact.save import FORMAT_VERSION, SHORTLIST
+from undivided.artifact.save import DRAFT, FORMAT_VERSION, SHORTLIST
 from undivided.artifact.unfinished import Unfinished, find_unfinished
-from undivided.config import Recipe, SearchConfig, build_recipe
+from undivided.config import ModelConfig, Recipe, SearchConfig, build_recipe
 from undivided.config.model import DECODER_ONLY, DRAWING, ENCODER_ONLY, PAIRED, VISION
 from undivided.core import manifest
 from undivided.core.console import Console, LoggingConsole
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from undivided.models import Seq2Seq
+    from undivided.models import DraftDecoder, Seq2Seq
 
 Model = TypeVar("Model", bound="nn.Module")
 UNFINISHED = "checkpoint_step"
@@ -90,7 +91,8 @@ def load_any(folder: str | Path, device: torch.device | None = None) -> Artifact
     translator = _lazy_translator(contents, lambda: device)
     if translator is None:
         return _single_stack(contents, device)
-    return Artifact(contents.recipe, translator.tokenizer, translator.model, contents.facts, contents.shortlist, contents.seal)
+    own = translator.tokenizer, translator.model, contents.facts, contents.shortlist, contents.seal
+    return Artifact(contents.recipe, *own, draft=translator.draft)
 
 
 def model_kind(folder: str | Path) -> str:
@@ -129,6 +131,8 @@ class _Contents(NamedTuple):
     shortlist: Shortlist | None
     checkpoint: Path | None = None
     """Where the weights are of a training that has not written a model yet."""
+    has_draft: bool = False
+    """Whether there is a draft decoder."""
 
     @property
     def sizes(self) -> list[int]:
@@ -167,6 +171,10 @@ def _read_contents(folder: str | Path) -> _Contents:
         raise InputError(f"{folder}: the subword models have {contents.sizes} tokens, but config.json says {vocabulary}")
     if recipe.model.kind in PAIRED and SHORTLIST in parts:
         contents = contents._replace(shortlist=read_shortlist(current / SHORTLIST, *contents.sizes))
+    if DRAFT in parts:
+        if faults := recipe.model.draft_faults():
+            raise InputError(f"{folder}: {DRAFT} cannot be of this model: {'; '.join(faults)}")
+        contents = contents._replace(has_draft=True)
     contents.unchanged_folder()
     return contents
 
@@ -189,31 +197,42 @@ def _lazy_translator(contents: _Contents, device: Callable[[], torch.device | No
         from undivided.artifact.weights import WEIGHTS, check_computes
         from undivided.models import make_model
 
-        model = _read_model(contents, lambda: make_model(recipe.model, *contents.sizes), device())
+        model = _read_model(contents, recipe.model, lambda: make_model(recipe.model, *contents.sizes), device(), WEIGHTS)
         check_computes(model, contents.folder / WEIGHTS)
         return model
 
-    return LazyArtifact(recipe, contents.tokenizer, read, contents.facts, contents.shortlist, contents.seal)
+    def read_draft() -> DraftDecoder:
+        from undivided.models import DraftDecoder
+
+        # A draft decoder has as many layers as a model with one of each.
+        config = dataclasses.replace(recipe.model, encoder_layers=1, decoder_layers=1)
+        return _read_model(contents, config, lambda: DraftDecoder(config), device(), DRAFT)
+
+    own = contents.tokenizer, read, contents.facts, contents.shortlist, contents.seal
+    return LazyArtifact(recipe, *own, read_draft if contents.has_draft else None)
 
 
 def _single_stack(contents: _Contents, device: torch.device | None) -> SingleStackArtifact:
     """The single-stack model that a folder holds."""
+    from undivided.artifact.weights import WEIGHTS
     from undivided.models import make_single_stack
 
     recipe = contents.recipe
     vocabulary, classes = contents.sizes[0] if contents.sizes else 0, len(recipe.data.classes)
-    model = _read_model(contents, lambda: make_single_stack(recipe.model, vocabulary, classes), device)
+    model = _read_model(contents, recipe.model, lambda: make_single_stack(recipe.model, vocabulary, classes), device, WEIGHTS)
     return SingleStackArtifact(recipe, contents.tokenizer, model, contents.facts)
 
 
-def _read_model(contents: _Contents, make: Callable[[], Model], device: torch.device | None) -> Model:
-    """Read the weights of a model whose other parts were read before."""
-    from undivided.artifact.weights import WEIGHTS, build_model
+def _read_model(
+    contents: _Contents, config: ModelConfig, make: Callable[[], Model], device: torch.device | None, part: str
+) -> Model:
+    """Read weights whose folder was read before."""
+    from undivided.artifact.weights import build_model
 
     folder = contents.unchanged_folder()
-    model = build_model(contents.recipe.model, make, folder, device)
+    model = build_model(config, make, folder / part, device)
     # They may be read long after the folder was checked. What was damaged before they were read is damaged still.
-    manifest.verify_part(folder, WEIGHTS)
+    manifest.verify_part(folder, part)
     contents.unchanged_folder()
     return model
 

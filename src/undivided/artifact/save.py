@@ -18,6 +18,8 @@ from undivided.core.manifest import INCOMING
 
 FORMAT_VERSION = 1
 SHORTLIST = "shortlist.safetensors"
+DRAFT = "draft.safetensors"
+"""The weights of a draft decoder."""
 
 
 def save_artifact(artifact: Artifact | SingleStackArtifact, folder: Path) -> None:
@@ -38,7 +40,7 @@ def save_artifact(artifact: Artifact | SingleStackArtifact, folder: Path) -> Non
 
 
 def _write_parts(artifact: Artifact | SingleStackArtifact, folder: Path) -> list[str]:
-    """Write config, weights, subword models and shortlist; their names."""
+    """Write config, weights, subword models, shortlist and draft decoder; their names."""
     import torch
 
     from undivided.artifact.weights import weights, write_tensors
@@ -59,6 +61,9 @@ def _write_parts(artifact: Artifact | SingleStackArtifact, folder: Path) -> list
         shortlist = artifact.shortlist
         write_tensors(folder / SHORTLIST, {"common": torch.tensor(shortlist.common), "likely": torch.tensor(shortlist.likely)})
         parts.append(SHORTLIST)
+    if isinstance(artifact, Artifact) and artifact.draft is not None:
+        write_tensors(folder / DRAFT, weights(artifact.draft))
+        parts.append(DRAFT)
     return parts
 
 

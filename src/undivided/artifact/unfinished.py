@@ -36,6 +36,9 @@ def find_unfinished(folder: Path) -> Unfinished | None:
     recipe = read_json(training / "recipe.json").get("recipe")
     if not isinstance(recipe, dict):
         raise InputError(f"{training / 'recipe.json'}: damaged: it describes no model")
+    if isinstance(train := recipe.get("train"), dict) and train.get("drafts"):
+        # Its checkpoints hold a draft decoder alone.
+        return None
     if not (checkpoint / WEIGHTS).is_file():
         raise InputError(
             f"{folder}: training has not written a model yet, and its checkpoints are in parts, one for each process; resume it"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from undivided.core.signals import Stopped
 
 if TYPE_CHECKING:
+    from undivided.core.console import Console
     from undivided.inference.search_settings import SearchChanges
     from undivided.inference.translator import Translator
 
@@ -32,4 +33,17 @@ def describe_search(translator: Translator, search: SearchChanges) -> str:
     """The engine and the search, in words."""
     config = translator.search_config(**search)
     how = "sampling" if config.sample else f"beam {config.beam_size}, length penalty {config.length_penalty:g}"
+    how += f", drafts of {config.draft}" if config.draft and translator.engine.drafts is not None else ""
     return f"engine {translator.engine.name}, {how}"
+
+
+def warn_of_unused(translator: Translator, search: SearchChanges, console: Console) -> None:
+    """Warn of what was asked for and the engine or the model does not have."""
+    engine = translator.engine
+    who = "the PyTorch engine" if engine.name.startswith("torch") else "this model"
+    if search.get("shortlist") and not engine.has_shortlist:
+        console.warn(f"--shortlist: {who} has none, so all target subwords are considered")
+    if search.get("draft") and engine.drafts is None:
+        who = "CTranslate2 uses none (--engine torch does)" if engine.name.startswith("ctranslate2") else "this model has none"
+        advice = "" if "CTranslate2" in who else "; train them: undivided distill MODEL --drafts"
+        console.warn(f"--draft: {who}, so nothing is proposed, and the translations are the same{advice}")

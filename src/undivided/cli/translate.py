@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from undivided.cli.aids import add_aids, open_translator, use_aids
 from undivided.cli.documents import add_document_options, document_format, run_document
 from undivided.cli.options import add_compute, add_quiet, search_options
-from undivided.cli.running import Stop, describe_search
+from undivided.cli.running import Stop, describe_search, warn_of_unused
 from undivided.cli.streams import count_lines, input_lines, keep_apart, open_output
 from undivided.config import SearchConfig
 from undivided.config.flags import add_settings
@@ -105,9 +105,7 @@ def run_translate(options: argparse.Namespace) -> None:
 
     translator = open_translator(options, console)
     use_aids(translator, options, console)
-    if search.get("shortlist") and not translator.engine.has_shortlist:
-        who = "the PyTorch engine" if translator.engine.name.startswith("torch") else "this model"
-        console.warn(f"--shortlist: {who} has none, so all target subwords are considered")
+    warn_of_unused(translator, search, console)
     prefixes = read_lines(options.prefix) if options.prefix else None
     console.say(describe_search(translator, search))
     on_screen = options.output == "-" and sys.stdout.isatty()
@@ -137,6 +135,8 @@ def run_translate(options: argparse.Namespace) -> None:
     damaged.close()
     console.clear()
     _advise_on_encoding(options, damaged.shown + damaged.more, number, console)
+    if translator.engine.drafts is not None and translator.engine.drafts.steps:
+        console.say(f"with drafts the model wrote {translator.engine.drafts.per_step:.2f} tokens in a step")
     account.close(console, options.strict, bool(options.report))
 
 

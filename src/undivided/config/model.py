@@ -161,6 +161,17 @@ class ModelConfig:
             faults.append(f"{name}: {self.hidden_width} is odd, but with model.bidirectional each direction has half of it")
         return faults
 
+    def draft_faults(self) -> list[str]:
+        """What keeps a model from having a draft decoder."""
+        if self.kind != "transformer":
+            return [f"{self.kind} models have none"]
+        faults = []
+        if self.decoder_self != "attention":
+            faults.append(f"its decoder has no self-attention (model.decoder_self {self.decoder_self})")
+        if self.window:
+            faults.append("its attention is restricted (model.window)")
+        return faults
+
     @property
     def key_width(self) -> int:
         """Width of a head's queries and keys."""

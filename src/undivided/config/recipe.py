@@ -62,10 +62,14 @@ class Recipe:
     def _fine_tuning_faults(self) -> list[str]:
         """Settings of fine-tuning where nothing is fine-tuned, or old files that would not be used."""
         train = {"train.pull": self.train.pull, "train.ewc": self.train.ewc}
-        alone = {**train, "data.mix": self.data.mix, "data.old_train": self.data.old_train}
+        alone = {**train, "data.mix": self.data.mix, "data.old_train": self.data.old_train, "train.drafts": self.train.drafts}
         faults = [f"{name}: a setting of fine-tuning; name the model: --from MODEL" for name, value in alone.items() if value]
         if not self.train.start:
             return faults
+        if self.train.drafts:
+            others = {**train, "train.shard": self.train.shard, "train.consistency": self.train.consistency}
+            faults = [f"train.drafts: no draft decoder is trained with {name}" for name, value in others.items() if value]
+            return faults + [f"train.drafts: no draft decoder for this model: {fault}" for fault in self.model.draft_faults()]
         if self.model.kind not in PAIRED:
             paired = {"data.mix": self.data.mix, "train.ewc": self.train.ewc}
             what = f"a setting of {join_names(PAIRED)} models; model.kind is {self.model.kind}"

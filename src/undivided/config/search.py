@@ -51,6 +51,14 @@ class SearchConfig:
         at_least=0,
         below=1001,
     )
+    draft: int = setting(
+        0,
+        "greedy search with drafts: at each step a draft decoder (undivided distill --drafts) proposes up to this many tokens, of "
+        "which the model keeps those that it would have written itself, so the output is the same; 0 = none",
+        flags=("--draft",),
+        at_least=0,
+        below=33,
+    )
     consensus: int = setting(
         0,
         "of this many outputs (the n best, or samples) take the one that agrees most with the others by chrF; 0 = the most likely",

@@ -43,6 +43,11 @@ class TrainConfig:
         flags=("--ewc",),
         at_least=0.0,
     )
+    drafts: bool = setting(
+        False,
+        "train a draft decoder for the model that training starts from, whose own weights stay as they are (as undivided distill "
+        "--drafts does)",
+    )
     mask: float = setting(
         0.15, "share of tokens that are masked and predicted, where an encoder_only model has no classes", at_least=0.01, below=1.0
     )

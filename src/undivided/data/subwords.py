@@ -23,7 +23,7 @@ MAX_MODEL_BYTES = 64 << 20
 """Most bytes of a subword model: more than a hundred times that of 37,000 subwords."""
 
 FEW = 64
-"""Texts that sentencepiece is given one by one: for a list it starts threads, which takes longer, and far longer on a busy machine."""
+"""Texts that sentencepiece is given one by one: for a list it starts threads, which takes far longer on a busy machine."""
 
 MAX_CACHED_WORDS, MAX_CACHED_LENGTH = 1 << 18, 40
 """Words whose ids are cached while a corpus is encoded, and most characters of such a word."""

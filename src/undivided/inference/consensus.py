@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from undivided.config import SearchConfig
 from undivided.data.subwords import Subwords
+from undivided.inference.drafts import DraftCount
 from undivided.inference.engines.contract import Engine
 from undivided.inference.hypothesis import Hypothesis
 
@@ -68,6 +69,7 @@ class ConsensusEngine:
     def __init__(self, engine: Engine, target: Subwords) -> None:
         self.engine, self.target = engine, target
         self.name, self.is_parallel, self.has_shortlist = engine.name, engine.is_parallel, engine.has_shortlist
+        self.drafts: DraftCount | None = None
 
     @property
     def reference(self) -> TorchEngine:

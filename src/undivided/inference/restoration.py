@@ -15,6 +15,7 @@ from undivided.config import SearchConfig
 from undivided.core.ids import EOS, RESERVED, TERM_MARKS
 from undivided.data.subwords import Tokenizer
 from undivided.formats.protection import Masked, unmask
+from undivided.inference.drafts import DraftCount
 from undivided.inference.hypothesis import Hypothesis
 from undivided.inference.translation import Translation
 
@@ -93,6 +94,7 @@ class SymbolEngine:
     """The PyTorch engine under a constraint: every symbol of a source comes once in its translation."""
 
     is_parallel = has_shortlist = False
+    drafts: DraftCount | None = None
 
     def __init__(self, reference: TorchEngine, tokenizer: Tokenizer) -> None:
         self.reference, self.name = reference, reference.name

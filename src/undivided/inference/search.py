@@ -19,7 +19,7 @@ from undivided.data.batches import make_batch, pad_rows
 from undivided.inference.finished import Finished
 from undivided.inference.hypothesis import Hypothesis, NotFinite, length_penalty
 from undivided.inference.loops import find_repeats
-from undivided.models import DecoderState, Seq2Seq
+from undivided.models import DecoderState, Memory, Seq2Seq
 from undivided.nn import backend
 
 
@@ -131,12 +131,19 @@ def start_search(
     prefixes: Sequence[Sequence[int]] | None,
 ) -> tuple[DecoderState, Tensor, Tensor]:
     """Encode the sources: the state before the first step, the length limits `B` and the forced tokens `B P`."""
+    memory, limits = encode_sources(model, sources, config, device)
+    return model.start(memory), limits, _pad_prefixes(prefixes, limits)
+
+
+def encode_sources(
+    model: Seq2Seq, sources: Sequence[Sequence[int]], config: SearchConfig, device: torch.device
+) -> tuple[Memory, Tensor]:
+    """The memory of the sources, and the length limits of their translations `B`."""
     src = pad_rows(sources).to(device)
     src_mask = None if bool((src != PAD).all()) else src != PAD
     most = model.config.position_limit or sys.maxsize
     limits = torch.tensor([min(len(row) - 1 + config.max_extra, most) for row in sources], device=device)
-    state = model.start(model.encode(src, src_mask))
-    return state, limits, _pad_prefixes(prefixes, limits)
+    return model.encode(src, src_mask), limits
 
 
 def _pad_prefixes(prefixes: Sequence[Sequence[int]] | None, limits: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ class RankingChanges(TypedDict, total=False):
     shortlist: bool
     sentences: bool
     no_repeat_ngram: int
+    draft: int
     consensus: int
     sample: bool
     temperature: float
@@ -48,7 +49,18 @@ def change_search(config: SearchConfig, **changes: Unpack[SearchChanges]) -> Sea
             faults.append(f"{name}: {error}")
     if faults:
         raise InputError("; ".join(faults))
-    return dataclasses.replace(config, **changes)
+    changed = dataclasses.replace(config, **changes)
+    if not changed.draft or is_greedy(changed):
+        return changed
+    if changes.get("draft"):
+        raise InputError("draft: tokens are proposed in greedy search alone; set beam_size to 1 (--beam 1), without sampling")
+    # A folder may ask for drafts; whoever asks for another search has none.
+    return dataclasses.replace(changed, draft=0)
+
+
+def is_greedy(config: SearchConfig) -> bool:
+    """Whether a search follows a single hypothesis, always by its most likely token."""
+    return config.beam_size == 1 and not config.sample and not config.consensus
 
 
 def check_n_best(config: SearchConfig) -> None:

@@ -8,6 +8,7 @@ from undivided.config import ModelConfig
 from undivided.models.contract import DecoderState, Memory, Seq2Seq
 from undivided.models.convolutional import Convolutional
 from undivided.models.decoder_only import DecoderOnly
+from undivided.models.draft import DraftDecoder
 from undivided.models.drawing import Drawing
 from undivided.models.encoder_only import EncoderOnly
 from undivided.models.recurrent import Recurrent
@@ -18,6 +19,7 @@ __all__ = [
     "Convolutional",
     "DecoderOnly",
     "DecoderState",
+    "DraftDecoder",
     "Drawing",
     "EncoderOnly",
     "Memory",

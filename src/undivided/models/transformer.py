@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from undivided.config import ModelConfig
 from undivided.core.ids import EOS, PAD
 from undivided.models.contract import Memory, Seq2Seq
-from undivided.nn.attention import Cache, MultiHeadAttention, SelfMask, padding_mask, restrict
+from undivided.nn.attention import Cache, MultiHeadAttention, SelfMask, Slots, padding_mask, restrict
 from undivided.nn.layers import FeedForward, Positions, Residual, initialise_linear
 from undivided.nn.ssru import SSRU, CellState
 
@@ -65,6 +65,14 @@ class DecoderLayer(nn.Module):
     def step(self, x: Tensor, past: Cache | CellState, key: Tensor, value: Tensor, memory_mask: Tensor | None) -> Tensor:
         """One position `B W D`: the beams of a sentence are the queries of one attention to its memory."""
         x = self.residuals[0](x, lambda x: self._read_past(x, past))
+        x = self.residuals[1](x, lambda x: self.cross_attention.across_read(x, key, value, memory_mask))
+        return self.residuals[2](x, self.feed_forward)
+
+    def read(
+        self, x: Tensor, slots: Slots, sentences: Tensor, at: Tensor, key: Tensor, value: Tensor, memory_mask: Tensor | None
+    ) -> Tensor:
+        """Positions `at`, `B T`, of chosen sentences, `B T D`: several in one step, each to those before it and itself."""
+        x = self.residuals[0](x, lambda x: self.self_attention.read_slots(x, slots, sentences, at))
         x = self.residuals[1](x, lambda x: self.cross_attention.across_read(x, key, value, memory_mask))
         return self.residuals[2](x, self.feed_forward)
 

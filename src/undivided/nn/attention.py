@@ -226,6 +226,29 @@ class Cache:
         self.places = torch.arange(len(self.places), device=self.places.device)[:, None].expand_as(self.places)
 
 
+class Slots:
+    """Keys and values of one layer's self-attention over a batch, a slot for each position, which may be written again."""
+
+    def __init__(self, sentences: int) -> None:
+        self.sentences = sentences
+        self.keys, self.values = torch.empty(0, 0, 0), torch.empty(0, 0, 0)  # B T H K
+
+    def write(self, key: Tensor, value: Tensor, sentences: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
+        """Keep `B' T (H K)` of some sentences `B'` at positions `B' T`: all keys and values of these sentences up to the last."""
+        length = int(at.max()) + 1
+        if length > self.keys.shape[1]:
+            self.keys, self.values = (self._grow(old, new, length) for old, new in ((self.keys, key), (self.values, value)))
+        self.keys[sentences[:, None], at], self.values[sentences[:, None], at] = key, value
+        return self.keys[sentences, :length], self.values[sentences, :length]
+
+    def _grow(self, old: Tensor, new: Tensor, length: int) -> Tensor:
+        # What nobody has written is read under a mask, and NaN would pass it.
+        buffer = new.new_zeros(self.sentences, length + Cache.GROWTH, new.shape[2])
+        if old.numel():
+            buffer[:, : old.shape[1]] = old
+        return buffer
+
+
 class MultiHeadAttention(nn.Module):
     """Concat(head_1, …, head_h) W^O with head_i = Attention(Q W^Q_i, K W^K_i, V W^V_i). [paper 3.2.2]
 
@@ -274,6 +297,14 @@ class MultiHeadAttention(nn.Module):
         cache.append(key, value, reach)
         first = 0 if reach is None else max(0, cache.places.shape[1] - reach - 1)
         return self.output(backend.attend_past(self, query, cache, first))
+
+    def read_slots(self, x: Tensor, slots: Slots, sentences: Tensor, at: Tensor) -> Tensor:
+        """Self-attention of positions `at`, `B T`, of chosen sentences, `B T D`: each to all before it and itself."""
+        query, key, value = self.qkv(x).split(self.widths, dim=-1)
+        keys, values = slots.write(key, value, sentences, at)
+        mask = torch.arange(keys.shape[1], device=at.device) <= at[:, None, :, None]  # B 1 T, positions
+        heads = attend_fused(self.heads(query), self.heads(keys), self.heads(values), mask, self.dropout, self)
+        return self.output(heads.transpose(1, 2).flatten(2))
 
     def needs_weights(self) -> bool:
         """Whether no kernel may compute this attention: a hook or dropout needs the weights, or `attend` is not Eq. 1."""

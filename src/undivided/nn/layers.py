@@ -102,11 +102,14 @@ class Positions(nn.Module):
         if self.kind == "learned":
             nn.init.normal_(self.learned, std=0.02)
 
-    def forward(self, x: Tensor, start: int = 0) -> Tensor:
-        """Embeddings `B T D` whose first token stands at place `start` → embeddings that know their place."""
+    def forward(self, x: Tensor, start: int | Tensor = 0) -> Tensor:
+        """Embeddings `B T D` → embeddings that know their place: the first token's is `start`, or each token's, `B T`."""
         if self.kind == "none":
             return x
-        here = self.rows(start + x.shape[-2])[start:]
+        if isinstance(start, Tensor):
+            here = self.rows(int(start.max()) + 1)[start]
+        else:
+            here = self.rows(start + x.shape[-2])[start:]
         if self.concatenated:
             return self.project(torch.cat([x, here.expand_as(x)], dim=-1))
         return x + here
@@ -142,7 +145,7 @@ class Embedding(nn.Module):
         self.positions = positions
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
+    def forward(self, tokens: Tensor, start: int | Tensor = 0) -> Tensor:
         vectors = F.embedding(tokens, self.weight, padding_idx=self.unmoved) * self.scale
         return self.dropout(vectors if self.positions is None else self.positions(vectors, start))
 

@@ -100,7 +100,10 @@ def fit_budget(values: Values, work: Workload, subwords: int = 0) -> Fit:
 
 
 def fit_fine_tuning(values: Values, work: Workload, subwords: int) -> Fit:
-    """A gentle schedule for a model that has learned before: a tenth of the rate, and fewer passes over the data."""
+    """A gentle schedule for a model that has learned before: a tenth of the rate, and fewer passes over the data.
+
+    A draft decoder has the fewer passes, too, but has not learned before.
+    """
     return _fit_schedule(values, {}, work, subwords, gentle=True)
 
 
@@ -132,7 +135,9 @@ def _fit_schedule(values: Values, settings: Values, work: Workload, subwords: in
     if (values.get("train") or {}).get("max_steps"):
         steps = min(steps, recipe.train.max_steps)
         tokens = min(tokens, batch * _SHARE * steps)
-    settings = merge(settings, {"batches": {"tokens": batch}, "train": _schedule(recipe, steps, gentle)})
+    settings = merge(
+        settings, {"batches": {"tokens": batch}, "train": _schedule(recipe, steps, gentle and not recipe.train.drafts)}
+    )
     if not gentle:
         settings = merge(settings, {"model": {"dropout": _dropout(tokens / work.target_tokens)}})
     if not has_budget(values):

@@ -15,6 +15,7 @@ from undivided.core.errors import InputError
 from undivided.core.files import open_append, open_atomic, sha256_of, write_atomic
 from undivided.data.corpus import CorpusReport, corpus_digests, corpus_name, read_pairs
 from undivided.data.text_files import BYTE_ORDER_MARK
+from undivided.inference.search_settings import SearchChanges
 from undivided.inference.translator import Translator
 from undivided.training.corpora import corpora_folder, with_text_corpora
 from undivided.training.loop import train
@@ -34,27 +35,54 @@ def distill(
     translator = Translator(teacher, console=console, trust=trust)
     inherited = inherit_settings(translator.artifact.recipe, all_sections=not values.get("preset"))
     values = merge(merge(inherited, preset_values(values.get("preset", ""), values)), values)
-    draft = build_recipe(values)
     if not 0 <= originals <= 100:
         raise InputError(f"--originals {originals:g}: how often each pair counts is between 0 and 100")
-    if not draft.train.out:
+    recipe = check_corpora(values, console)
+    taught = translate_corpora(translator, Path(teacher), recipe, console)
+    if originals:
+        taught += [dataclasses.replace(files, weight=files.weight * originals) for files in recipe.data.train]
+    return train(merge(values, {"data": {"train": [as_values(files) for files in taught]}}), console)
+
+
+def distill_drafts(teacher: str | Path, values: Values, console: Console | None = None, trust: bool = False) -> Path:
+    """Train a draft decoder for a model, on the model's greedy translations. Returns a model folder with both."""
+    console = console or LoggingConsole()
+    translator = Translator(teacher, console=console, trust=trust)
+    given = [f"model.{name}" for name in values.get("model") or {} if name != "dropout"] + ["preset"] * bool(values.get("preset"))
+    if given:
+        raise InputError(f"--drafts: a draft decoder is shaped like the model's own layers; leave out {', '.join(given)}")
+    if faults := translator.artifact.recipe.model.draft_faults():
+        raise InputError(f"{teacher}: no draft decoder for this model: {'; '.join(faults)}")
+    begin = {"start": str(teacher), "drafts": True, "label_smoothing": 0.0}
+    inherited = inherit_settings(translator.artifact.recipe, all_sections=False)
+    values = merge(merge(inherited, {"data": {"mix": 0.0, "old_train": []}, "search": {"draft": 0}, "train": begin}), values)
+    taught = translate_corpora(translator, Path(teacher), check_corpora(values, console), console, greedy=True)
+    return train(merge(values, {"data": {"train": [as_values(files) for files in taught]}}), console)
+
+
+def check_corpora(values: Values, console: Console) -> Recipe:
+    """The recipe of a student, its corpora as text; an error where something is not named or not there."""
+    recipe = build_recipe(values)
+    if not recipe.train.out:
         raise InputError("where should the student go? Name a directory: --out DIR")
-    if not draft.data.train:
+    if not recipe.data.train:
         raise InputError("what should the student learn from? Name the text that the teacher learned from: --train SOURCE TARGET")
-    for files in [*draft.data.train, *draft.data.valid]:
+    for files in [*recipe.data.train, *recipe.data.valid]:
         for path in filter(None, (files.source, files.target)):
             if not Path(path).exists():
                 raise InputError(f"{path}: no such file; name the training text with --train and --valid")
-    draft = build_recipe(with_text_corpora(values, corpora_folder(draft.train.out), console))
-    folder = Path(draft.train.out) / "distilled"
-    taught = [
-        translate_corpus(translator, Path(teacher), files, draft.data, folder / str(number), console)
-        for number, files in enumerate(draft.data.train)
+    return build_recipe(with_text_corpora(values, corpora_folder(recipe.train.out), console))
+
+
+def translate_corpora(
+    translator: Translator, teacher: Path, recipe: Recipe, console: Console, greedy: bool = False
+) -> list[CorpusFiles]:
+    """The sources of all training corpora beside the teacher's translations of them."""
+    folder = Path(recipe.train.out) / "distilled"
+    return [
+        translate_corpus(translator, teacher, files, recipe.data, folder / str(number), console, greedy)
+        for number, files in enumerate(recipe.data.train)
     ]
-    if originals:
-        taught += [dataclasses.replace(files, weight=files.weight * originals) for files in draft.data.train]
-    corpora = {"train": [as_values(files) for files in taught]}
-    return train(merge(values, {"data": corpora}), console)
 
 
 def inherit_settings(teacher: Recipe, all_sections: bool) -> Values:
@@ -71,12 +99,21 @@ def inherit_settings(teacher: Recipe, all_sections: bool) -> Values:
 
 
 def translate_corpus(
-    translator: Translator, teacher: Path, files: CorpusFiles, data: DataConfig, folder: Path, console: Console
+    translator: Translator,
+    teacher: Path,
+    files: CorpusFiles,
+    data: DataConfig,
+    folder: Path,
+    console: Console,
+    greedy: bool = False,
 ) -> CorpusFiles:
-    """The sources of a corpus beside the teacher's translations of them."""
+    """The sources of a corpus beside the teacher's translations of them, by its own search or by greedy search."""
     folder.mkdir(parents=True, exist_ok=True)
     source, target = folder / "source.txt", folder / "target.txt"
-    origin = {"teacher": sha256_of(teacher / "manifest.json"), "corpus": corpus_digests([files])}
+    origin: Values = {"teacher": sha256_of(teacher / "manifest.json"), "corpus": corpus_digests([files])}
+    search: SearchChanges = {"beam_size": 1, "n_best": 1, "sample": False, "consensus": 0} if greedy else {}
+    if greedy:
+        origin["search"] = dict(search)
     if _read_origin(folder) != origin:
         target.unlink(missing_ok=True)
         _write_sources(source, files, data)
@@ -91,7 +128,7 @@ def translate_corpus(
     with open_append(target) as out:
         out.write(b"" if done else _mark(data))
         while chunk := list(islice(lines, CHUNK)):
-            results = translator.stream(chunk, advance=progress.advance)
+            results = translator.stream(chunk, advance=progress.advance, **search)
             out.write("".join(f"{result.text or '-'}\n" for result in results).encode())
             out.flush()
     console.clear()

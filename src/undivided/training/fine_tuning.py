@@ -20,7 +20,7 @@ from undivided.training.prepare import Prepared
 def report_fine_tuning(prepared: Prepared, console: Console) -> None:
     """Say what a fine-tuned translator gained and lost, on the new validation data and on that of the model it started from."""
     recipe = prepared.recipe
-    if not recipe.train.start or recipe.model.kind not in PAIRED:
+    if not recipe.train.start or recipe.train.drafts or recipe.model.kind not in PAIRED:
         return
     if not Path(recipe.train.start).is_dir():
         console.say(f"what it gained and forgot is not measured: {recipe.train.start}, the model before, is not here any more")

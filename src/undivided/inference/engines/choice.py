@@ -43,9 +43,13 @@ def choose_engine(
     for engine, what, build in ((INT8, "the engine int8", _int8), ("ctranslate2", "CTranslate2", _ctranslate2)):
         if name in ("auto", engine):
             try:
-                return build(artifact, folder, threads, console)
+                found = build(artifact, folder, threads, console)
             except UnsupportedModel as reason:
                 reasons.append(f"{what} cannot run this model: {reason}")
+                continue
+            if reasons:
+                console.say(f"translating with {what}, since {reasons[0]}")
+            return found
     if name != "auto":
         raise InputError(f"engine: {reasons[0]}")
     console.say(f"translating with PyTorch, since what is faster on a CPU does not serve: {'; '.join(reasons)}")
@@ -87,6 +91,6 @@ def _bfloat16(artifact: Artifact) -> Engine:
     engine = TorchEngine(artifact, bfloat16=True)
     if engine.device.type != "cpu":
         raise InputError(f"engine: {BFLOAT16} needs a CPU; leave --engine out, or add --device cpu")
-    if not packing_works():
+    if not packing_works(rounded=True):
         raise InputError(f"engine: this PyTorch cannot run {BFLOAT16} on this CPU; use --engine torch")
     return engine

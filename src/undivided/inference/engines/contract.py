@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Protocol
 from undivided.artifact import Artifact
 from undivided.artifact.demand import BATCH_ROWS, BATCH_TOKENS
 from undivided.config import SearchConfig
+from undivided.inference.drafts import DraftCount
 from undivided.inference.hypothesis import Hypothesis
+from undivided.inference.search_settings import is_greedy
 
 if TYPE_CHECKING:
     from undivided.inference.engines.torch import TorchEngine
@@ -36,6 +38,11 @@ def batch_by_length(lengths: Sequence[int], beams: int = 1, workers: int = 1) ->
         start += max(1, size)
 
 
+def follows_drafts(config: SearchConfig, prefixes: Sequence[Sequence[int]]) -> bool:
+    """Whether a search is one that drafts serve: greedy, without anything that says what may follow."""
+    return bool(config.draft) and is_greedy(config) and not config.no_repeat_ngram and not any(prefixes)
+
+
 class Engine(Protocol):
     """A way to run a model: source ids → hypotheses."""
 
@@ -44,6 +51,8 @@ class Engine(Protocol):
     """Whether it works on several calls of `search` at once, in threads of its own."""
     has_shortlist: bool
     """Whether it can restrict translations to the likely target subwords."""
+    drafts: DraftCount | None
+    """What drafts have come to so far; None where it uses none."""
 
     @property
     def reference(self) -> TorchEngine:
@@ -64,6 +73,8 @@ class Engine(Protocol):
 
 class ConvertedEngine:
     """An engine that runs a converted model, and leaves to PyTorch what it cannot do."""
+
+    drafts: DraftCount | None = None
 
     def __init__(self, artifact: Artifact) -> None:
         self.artifact, self._lock = artifact, threading.Lock()

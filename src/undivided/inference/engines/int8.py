@@ -18,7 +18,8 @@ from undivided.artifact import Artifact
 from undivided.config import SearchConfig
 from undivided.core.console import Console
 from undivided.core.ids import BOS, EOS
-from undivided.inference.engines.contract import INT8, ConvertedEngine, batch_by_length
+from undivided.inference.drafts import DraftCount, DraftSearch
+from undivided.inference.engines.contract import INT8, ConvertedEngine, batch_by_length, follows_drafts
 from undivided.inference.engines.copies import TOLERANCE, Copy, UnsupportedModel, compare_on_samples, mean_difference
 from undivided.inference.engines.int8_model import (
     ACTIVATIONS,
@@ -26,8 +27,10 @@ from undivided.inference.engines.int8_model import (
     LAYOUT,
     WIDE,
     Int8Model,
+    Memory,
     Output,
     Past,
+    Slots,
     log_probability,
     top_tokens,
     works,
@@ -37,6 +40,7 @@ from undivided.inference.finished import Finished
 from undivided.inference.hypothesis import Hypothesis, NotFinite
 from undivided.inference.loops import find_repeats
 from undivided.nn.library import why_no_kernels
+from undivided.nn.library.signatures import Int8Stack
 
 Found = list[tuple[int, list[Hypothesis]]]
 
@@ -100,6 +104,7 @@ class Int8Engine(ConvertedEngine):
         super().__init__(artifact)
         self.model = Int8Model(home)
         self.has_shortlist = artifact.shortlist is not None
+        self.drafts = None if self.model.draft is None else DraftCount()
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self.threads = threads or cores
         self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="int8")
@@ -118,10 +123,14 @@ class Int8Engine(ConvertedEngine):
             yield from self.reference.search(sources, config, prefixes, keys)
             return
 
+        drafts = self.drafts if follows_drafts(config, prefixes) else None
+
         def search_batch(batch: list[int]) -> Found:
             rows, begins = ([side[index] for index in batch] for side in (sources, prefixes))
             # The tokens of a prefix may be missing from the shortlist.
             output = self._likely(rows) if config.shortlist and self.has_shortlist and not any(begins) else None
+            if drafts is not None:
+                return list(zip(batch, self._draft(rows, config, output, drafts).run(), strict=True))
             return list(zip(batch, Int8Search(self.model, rows, config, begins, output).run(), strict=True))
 
         waiting: deque[Future[Found]] = deque()
@@ -136,6 +145,18 @@ class Int8Engine(ConvertedEngine):
             # Whoever gives up the search waits for the batches that have begun, so that the engine is idle when its thread ends.
             for future in [future for future in waiting if not future.cancel()]:
                 future.exception()
+
+    def _draft(
+        self, sources: Sequence[Sequence[int]], config: SearchConfig, output: Output | None, count: DraftCount
+    ) -> DraftSearch:
+        """Greedy search with drafts over a batch, before its first step. Drafts are likely tokens alone, if those are known."""
+        model, draft = self.model, self.model.draft
+        assert draft is not None, "asked for only where there is one"
+        memory, drafted = model.encode_for([model.decoder, draft], sources)
+        proposed = output or (self._likely(sources) if self.has_shortlist else model.output)
+        limits = [len(row) - 1 + config.max_extra for row in sources]
+        own = Int8Reader(model, model.decoder, memory, output or model.output)
+        return DraftSearch(own, Int8Reader(model, draft, drafted, proposed), limits, config, count)
 
     def _likely(self, sources: Sequence[Sequence[int]]) -> Output:
         """The output layer for what the subwords of these sources may become."""
@@ -162,6 +183,26 @@ class Int8Engine(ConvertedEngine):
             columns.append(log_probability(states, self.model.output.product, column))
             before = column
         return [row[: len(target)] for row, target in zip(np.array(columns).T.tolist(), targets, strict=True)]
+
+
+class Int8Reader:
+    """A decoder that reads tokens at any positions: a row's numbers are those that it has alone, so drafts change nothing."""
+
+    def __init__(self, model: Int8Model, stack: Int8Stack, memory: Memory, output: Output) -> None:
+        self.model, self.stack, self.memory, self.output = model, stack, memory, output
+        self.slots = Slots(len(memory.starts))
+
+    def read(
+        self, sentences: Sequence[int], starts: Sequence[int], rows: Sequence[Sequence[int]]
+    ) -> tuple[list[int], Sequence[float]]:
+        """Tokens of some sentences → after each the most likely next one and its log-probability."""
+        counts = [len(row) for row in rows]
+        owners = np.repeat(np.array(sentences, dtype=np.int64), counts)
+        at = np.concatenate([np.arange(start, start + count) for start, count in zip(starts, counts, strict=True)])
+        tokens = np.array([token for row in rows for token in row])
+        states = self.model.read(self.stack, self.slots, self.memory, owners, at, tokens)
+        scores, best = top_tokens(states, self.output, 1)
+        return best[:, 0].tolist(), scores[:, 0].tolist()
 
 
 class Int8Search:

@@ -28,12 +28,17 @@ def make_arrays(artifact: Artifact) -> tuple[Arrays, dict[str, Any]]:
             _norm(arrays, f"{name}.last_norm", norm)
         for number, layer in enumerate(layers):
             _layer(arrays, f"{name}.{number}", layer)
+    if artifact.draft is not None:
+        _layer(arrays, "draft.0", artifact.draft.layer)
+        if isinstance(artifact.draft.norm, nn.LayerNorm):
+            _norm(arrays, "draft.last_norm", artifact.draft.norm)
     _product(arrays, "output", model.output_weight, model.output_bias)
     arrays["source"], arrays["target"] = _array(model.source_embedding.weight), _array(model.target_embedding.weight)
     arrays["positions"] = position_rows(artifact, position_count(config))
     facts = {
         "encoder_layers": config.encoder_layers,
         "decoder_layers": config.decoder_layers,
+        "draft_layers": int(artifact.draft is not None),
         "width": config.d_model,
         "heads": config.n_heads,
         "inner_width": config.d_ff,

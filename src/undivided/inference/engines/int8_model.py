@@ -154,6 +154,8 @@ class Int8Model:
         arrays, self.facts = read_arrays(folder)
         self.held = Holder(arrays)
         self.encoder, self.decoder = self.held.stack("encoder", self.facts), self.held.stack("decoder", self.facts)
+        self.draft = self.held.stack("draft", self.facts) if self.facts.get("draft_layers") else None
+        """The draft decoder, where the model has one."""
         self.output = Output(self.held.product("output"))
         self.positions = arrays["positions"]
         self.tables = arrays["source"], arrays["target"]
@@ -182,12 +184,19 @@ class Int8Model:
 
     def encode(self, sources: Sequence[Sequence[int]]) -> Memory:
         """Sources → keys and values that every decoder layer reads."""
+        return self.encode_for([self.decoder], sources)[0]
+
+    def encode_for(self, stacks: Sequence[Int8Stack], sources: Sequence[Sequence[int]]) -> list[Memory]:
+        """The same for several decoders, each with keys and values of its own."""
         lengths = np.array([len(row) for row in sources], dtype=np.int64)
         x = self.embed(0, np.concatenate([np.asarray(row) for row in sources]), np.concatenate([np.arange(n) for n in lengths]))
         _kernels().int8_encode(self.encoder, x.ctypes.data, lengths.ctypes.data, len(lengths))
-        keys_values = np.empty((self.decoder.layers, len(x), 2 * self.decoder.width), dtype=np.float32)
-        _kernels().int8_read(self.decoder, x.ctypes.data, len(x), keys_values.ctypes.data)
-        return Memory(keys_values, np.cumsum(lengths) - lengths, lengths)
+        memories = []
+        for stack in stacks:
+            keys_values = np.empty((stack.layers, len(x), 2 * stack.width), dtype=np.float32)
+            _kernels().int8_read(stack, x.ctypes.data, len(x), keys_values.ctypes.data)
+            memories.append(Memory(keys_values, np.cumsum(lengths) - lengths, lengths))
+        return memories
 
     def step(self, past: Past, memory: Memory, owners: np.ndarray, tokens: np.ndarray) -> np.ndarray:
         """One more token of every hypothesis, each of the sentence that owns it → states `rows × width`."""
@@ -195,6 +204,15 @@ class Int8Model:
         past.extend(len(tokens), self.decoder)
         reach = memory.of(owners)
         _kernels().int8_step(self.decoder, x.ctypes.data, len(x), past.view(), reach)
+        return x
+
+    def read(
+        self, stack: Int8Stack, slots: Slots, memory: Memory, owners: np.ndarray, at: np.ndarray, tokens: np.ndarray
+    ) -> np.ndarray:
+        """Tokens at any positions of the sentences that own them, in this decoder → states `rows × width`."""
+        x = self.embed(1, tokens, at)
+        reach = memory.of(owners)
+        _kernels().int8_step(stack, x.ctypes.data, len(x), slots.view(owners, at, stack), reach)
         return x
 
 
@@ -243,12 +261,33 @@ class Past:
 
     def view(self) -> Int8Past:
         """As the kernels read it."""
-        blocks = (ctypes.c_void_p * self.length)(*(block.ctypes.data for block in self.blocks))
-        counts = np.array([block.shape[1] for block in self.blocks], dtype=np.int64)
         places = np.ascontiguousarray(self.places)
-        found = Int8Past(self.length, ctypes.addressof(blocks), counts.ctypes.data, places.ctypes.data)
-        found.held = blocks, counts, places
-        return found
+        return _view(self.blocks, places, np.full(len(places), self.length - 1))
+
+
+class Slots:
+    """Keys and values of a batch of sentences, one slot for each position, which may be written again."""
+
+    def __init__(self, sentences: int) -> None:
+        self.sentences = sentences
+        self.blocks: list[np.ndarray] = []
+
+    def view(self, owners: np.ndarray, at: np.ndarray, stack: Int8Stack) -> Int8Past:
+        """As the kernels read it, where these sentences get tokens at these positions."""
+        while len(self.blocks) <= at.max():
+            self.blocks.append(np.empty((stack.layers, self.sentences, 2 * stack.width), dtype=np.float32))
+        places = np.repeat(owners[:, None], len(self.blocks), axis=1)
+        return _view(self.blocks, places, np.ascontiguousarray(at))
+
+
+def _view(blocks: Sequence[np.ndarray], places: np.ndarray, at: np.ndarray) -> Int8Past:
+    """Blocks of keys and values of all positions; which row of each is whose; where each row's token is."""
+    addresses = (ctypes.c_void_p * len(blocks))(*(block.ctypes.data for block in blocks))
+    counts = np.array([block.shape[1] for block in blocks], dtype=np.int64)
+    parts = counts, places, at
+    found = Int8Past(len(blocks), ctypes.addressof(addresses), *(part.ctypes.data for part in parts))
+    found.held = addresses, *parts
+    return found
 
 
 def top_tokens(states: np.ndarray, layer: Output, count: int) -> tuple[np.ndarray, np.ndarray]:

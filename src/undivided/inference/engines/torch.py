@@ -8,9 +8,12 @@ import torch
 
 from undivided.artifact import Artifact
 from undivided.config import SearchConfig
-from undivided.inference.engines.contract import BFLOAT16, batch_by_length
+from undivided.inference.drafts import DraftCount
+from undivided.inference.engines.contract import BFLOAT16, batch_by_length, follows_drafts
+from undivided.inference.engines.torch_drafts import search_with_drafts
 from undivided.inference.hypothesis import Hypothesis
 from undivided.inference.search import Constraint, search
+from undivided.models import Transformer
 from undivided.nn.attention import is_recording
 from undivided.nn.backend import PackedWeights
 from undivided.nn.device import ThreadPool
@@ -24,7 +27,8 @@ class TorchEngine:
 
     def __init__(self, artifact: Artifact, bfloat16: bool = False) -> None:
         self.name = BFLOAT16 if bfloat16 else "torch"
-        self.model = artifact.model
+        self.artifact, self.model = artifact, artifact.model
+        self.drafts = None if artifact.draft is None else DraftCount()
         self.device = artifact.device
         self._pool, self._packed = ThreadPool(1), PackedWeights(bfloat16)
 
@@ -46,8 +50,12 @@ class TorchEngine:
         `constraints` gives the constraint of a batch, from the indices of its sources.
         """
 
+        drafted = self.drafts is not None and constraints is None and not is_recording() and follows_drafts(config, prefixes)
+
         def search_batch(batch: list[int]) -> list[tuple[int, list[Hypothesis]]]:
             rows, begins = ([side[index] for index in batch] for side in (sources, prefixes))
+            if drafted:
+                return list(zip(batch, self._search_with_drafts(rows, config), strict=True))
             constraint = None if constraints is None else constraints(batch)
             with self._packed.use():
                 own_keys = [keys[index] for index in batch]
@@ -57,6 +65,14 @@ class TorchEngine:
         batches = list(batch_by_length([len(row) for row in sources], _beams(config), self._threads()))
         for done in self._workers(len(batches)).imap(search_batch, batches):
             yield from done
+
+    def _search_with_drafts(self, rows: Sequence[Sequence[int]], config: SearchConfig) -> list[list[Hypothesis]]:
+        draft, count = self.artifact.draft, self.drafts
+        assert isinstance(self.model, Transformer), "only a Transformer has a draft decoder"
+        assert draft is not None, "asked for only where there is one"
+        assert count is not None, "asked for only where there is one"
+        with self._packed.use():
+            return search_with_drafts(self.model, draft, rows, config, self.device, count)
 
     def _threads(self) -> int:
         """How many batches may run at once; one while attention is recorded, which happens in this thread."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import subprocess
 import sys
 import threading
@@ -30,6 +31,9 @@ from undivided.nn.library import describe_processor
 MIN_SPEEDUP = 1.4
 """How many times as fast as in float32 products of bfloat16 must be for `auto` to train with them on a CPU."""
 
+LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
+"""Variables by which a person keeps the library behind the products from using instructions that the processor has."""
+
 
 def choose_precision(name: str, device: torch.device) -> torch.dtype:
     """The type of training's products: `auto` is bfloat16 on GPUs that have it and on CPUs that are much faster with it."""
@@ -44,7 +48,8 @@ def choose_precision(name: str, device: torch.device) -> torch.dtype:
 @cache
 def bfloat16_pays() -> bool:
     """Whether this CPU multiplies much faster in bfloat16 than in float32: measured once, and kept in the user's cache."""
-    facts = repr((describe_processor(), torch.__version__, measure_speedup.__code__.co_code))
+    limits = [os.environ.get(name, "") for name in LIMITS]
+    facts = repr((describe_processor(), limits, torch.__version__, measure_speedup.__code__.co_code))
     path = cache_folder() / f"bfloat16-{hashlib.sha256(facts.encode()).hexdigest()[:20]}.txt"
     with contextlib.suppress(OSError, ValueError):
         return float(path.read_text()) >= MIN_SPEEDUP

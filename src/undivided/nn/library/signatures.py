@@ -68,12 +68,12 @@ class Int8Stack(ctypes.Structure):
 
 
 class Int8Past(ctypes.Structure):
-    """Where keys and values of all positions so far are."""
+    """Where keys and values of all positions so far are, and at which position each row's token is."""
 
     held: Any
     """What its addresses point to, so that it stays."""
 
-    _fields_ = [("positions", c_int64), ("blocks", c_void_p), ("counts", c_void_p), ("places", c_void_p)]
+    _fields_ = [("positions", c_int64), *((name, c_void_p) for name in ("blocks", "counts", "places", "at"))]
 
 
 class Int8Memory(ctypes.Structure):

@@ -11,6 +11,7 @@ from undivided.core.console import Console
 from undivided.training.prepare import Prepared
 from undivided.training.tasks.classes import ImageClassTask, TextClassTask
 from undivided.training.tasks.contract import BatchLoss, Task, Validation
+from undivided.training.tasks.drafting import DraftingTask
 from undivided.training.tasks.drawing import DrawingTask
 from undivided.training.tasks.language import LanguageTask
 from undivided.training.tasks.masked import MaskedTask
@@ -25,14 +26,16 @@ def make_task(prepared: Prepared, device: torch.device, console: Console) -> Tas
     task = _task_type(prepared.recipe)(prepared, device, console)
     train, resumes = prepared.recipe.train, any((prepared.folder / "checkpoints").glob("step-*"))
     # A run that resumes has its weights from a checkpoint, but what pulls it back is where it began.
-    if train.start and (train.pull or train.ewc or not resumes):
+    if train.start and not train.drafts and (train.pull or train.ewc or not resumes):
         start_from(task.model, prepared.recipe, console)
     return task
 
 
 def _task_type(
     recipe: Recipe,
-) -> type[TranslationTask | LanguageTask | MaskedTask | TextClassTask | ImageClassTask | DrawingTask]:
+) -> type[TranslationTask | DraftingTask | LanguageTask | MaskedTask | TextClassTask | ImageClassTask | DrawingTask]:
+    if recipe.train.drafts:
+        return DraftingTask
     match recipe.model.kind:
         case "decoder_only":
             return LanguageTask

@@ -24,13 +24,15 @@ typedef struct {
     int8_norm last_norm;
 } int8_stack;
 
-/* What the past of every hypothesis is: for each position a block `layers × rows × 2 · width` of keys and values, and how many rows
-   it has; `places`, rows × positions, tell which row of a block belongs to a hypothesis. */
+/* What the past of every row is: for each position a block `layers × rows × 2 · width` of keys and values, and how many rows it has;
+   `places`, rows × positions, tell which row of a block is whose. `at` is the position of each row's token: there it writes, and up to
+   there it reads. So several rows may be tokens of one sentence, one behind the other. */
 typedef struct {
     int64_t positions;
     float **blocks;
     int64_t *counts;
     int64_t *places;
+    int64_t *at;
 } int8_past;
 
 /* What hypotheses read of the encoder's output: `layers × tokens × 2 · width`; the sentence of a row begins at token `starts`. */
@@ -173,22 +175,23 @@ static void attend_within(const int8_stack *stack, const int8_layer *layer, floa
     after(stack, x, room->narrow, rows, layer->attention_norm);
 }
 
-/* Hypotheses read their past, the newest position included, whose keys and values are written first. */
+/* Where the keys and values of a row's past at position t are, in one layer. */
+static inline float *past_of(const int8_past *past, int64_t number, int64_t r, int64_t t, int64_t width) {
+    return past->blocks[t] + (number * past->counts[t] + past->places[r * past->positions + t]) * 2 * width;
+}
+
+/* Rows read their past, their own position included; all keys and values of this step are written first. */
 static void attend_past(const int8_stack *stack, int64_t number, float *x, int64_t rows, const int8_past *past, workspace *room) {
     const int8_layer *layer = stack->layer + number;
-    int64_t width = stack->width, newest = past->positions - 1;
+    int64_t width = stack->width;
     int8_multiply(before(stack, x, rows, layer->attention_norm, room), rows, &layer->qkv, 0, room->rows, room->wide);
-    float *written = past->blocks[newest] + number * rows * 2 * width;
     for (int64_t r = 0; r < rows; r++)
-        memcpy(written + r * 2 * width, room->wide + r * 3 * width + width, (size_t)(2 * width) * sizeof(float));
+        memcpy(past_of(past, number, r, past->at[r], width), room->wide + r * 3 * width + width, (size_t)(2 * width) * sizeof(float));
     for (int64_t r = 0; r < rows; r++) {
-        for (int64_t t = 0; t <= newest; t++) {
-            int64_t row = number * past->counts[t] + past->places[r * past->positions + t];
-            room->seen[t] = past->blocks[t] + row * 2 * width;
-        }
+        for (int64_t t = 0; t <= past->at[r]; t++) room->seen[t] = past_of(past, number, r, t, width);
         for (int64_t first = 0; first < width; first += width / stack->heads)
-            attend_one(room->wide + r * 3 * width + first, room->seen, first, width, newest + 1, width / stack->heads, room->scores,
-                       room->normed + r * width + first);
+            attend_one(room->wide + r * 3 * width + first, room->seen, first, width, past->at[r] + 1, width / stack->heads,
+                       room->scores, room->normed + r * width + first);
     }
     int8_multiply(room->normed, rows, &layer->output, 0, room->rows, room->narrow);
     after(stack, x, room->narrow, rows, layer->attention_norm);
@@ -254,15 +257,15 @@ int int8_read(const int8_stack *stack, const float *states, int64_t tokens, floa
 #endif
 }
 
-/* One more token of every hypothesis: embedded tokens `rows × width` become the decoder's output. */
+/* More tokens, each behind its past: embedded tokens `rows × width` become the decoder's output. */
 int int8_step(const int8_stack *stack, float *x, int64_t rows, const int8_past *past, const int8_memory *memory) {
-    int64_t newest = past->positions - 1, reach = past->positions;
-    if (past->counts[newest] != rows) return BAD_INDEX;
+    int64_t reach = past->positions;
     for (int64_t r = 0; r < rows; r++) {
+        if ((uint64_t)past->at[r] >= (uint64_t)past->positions) return BAD_INDEX;
         reach = memory->lengths[r] > reach ? memory->lengths[r] : reach;
         if (memory->starts[r] < 0 || memory->lengths[r] < 1 || memory->starts[r] > memory->tokens - memory->lengths[r])
             return BAD_INDEX;
-        for (int64_t t = 0; t <= newest; t++)
+        for (int64_t t = 0; t <= past->at[r]; t++)
             if ((uint64_t)past->places[r * past->positions + t] >= (uint64_t)past->counts[t]) return BAD_INDEX;
     }
 #ifdef INT8_WORKS
