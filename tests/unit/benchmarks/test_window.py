@@ -11,7 +11,7 @@ from undivided.nn.local import LocalMask
 
 
 def test_speeds_of_every_way_and_attention():
-    found = window.speeds({"length": 140, "windows": [8], "rounds": 1, "threads": torch.get_num_threads()})
+    found = window.speeds({"length": 24, "windows": [8], "rounds": 1, "threads": torch.get_num_threads()})
     assert {way: set(each) for way, each in found.items()} == {
         "training": {"dense", "r = 8", "r = 8, masked"},
         "reading": {"dense", "r = 8", "r = 8, masked"},

@@ -80,42 +80,40 @@ def test_the_files_are_always_the_same_and_share_no_sentence(tmp_path):
 
 
 def test_the_table_on_it(run, tmp_path):
-    size = [
-        "--generated",
-        "--generated-words",
-        "6",
-        "--generated-pairs",
-        "60",
-        "--generated-longest",
-        "8",
-        "--generated-forms",
-        "2",
+    size = {"words": 6, "pairs": 60, "longest": 8, "forms": 2, "held-out": 4}
+    model = {"d_model": 16, "d_ff": 16, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1}
+    flags = [
+        *(f"--generated-{name}={value}" for name, value in size.items()),
+        *(f"--model.{name}={value}" for name, value in model.items()),
     ]
-    model = [
-        "--model.d_model",
-        "16",
-        "--model.d_ff",
-        "16",
-        "--model.n_heads",
-        "2",
-        "--model.encoder_layers",
-        "1",
+    command = [
+        "paper",
+        "table3",
+        "--generated",
+        *flags,
         "--beam-size",
         "1",
+        "--threads",
+        "1",
+        "--max-steps",
+        "3",
+        "--out",
+        tmp_path / "o",
     ]
-    command = ["paper", "table3", *size, *model, "--model.decoder_layers", "1", "--max-steps", "3", "--out", tmp_path / "o"]
-    result = run(*command, "--rows", "E0,C6", "--seeds", "2")
+    result = run(*command, "--rows", "E0", "--seeds", "2")
     assert result.code == 0, result.err
-    assert "6 of 6 trainings to do: about " in result.err
-    rows = {line.split("|")[1].strip(): line for line in result.out.splitlines()[2:]}
-    assert rows.keys() == {"base", "C6", "E0"}
-    assert rows["E0"].split("|")[2].strip() == "positions sinusoidal → none"
+    assert "4 of 4 trainings to do: about " in result.err
+    rows = {line.split("|")[1].strip(): line.split("|") for line in result.out.splitlines()[2:]}
+    assert rows.keys() == {"base", "E0"}
+    assert rows["E0"][2].strip() == "positions sinusoidal → none"
+    assert rows["E0"][7].strip() == "–"
     report = (tmp_path / "o" / "report.md").read_text()
-    assert "without what a seed does to all rows alike" in report
+    assert "(1 degrees of freedom) without what a seed does to all rows alike" in report
     assert "| exact |" in report
-    assert "- Of 1 rows by BLEU" in report
-    other = run(*command, "--generated-words", "7", "--rows", "C6")
-    assert (other.code, "words was 6, now 7" in other.err) == (2, True)
+    assert "- **E0** (positions sinusoidal → none): BLEU " in report.replace("no positions", "positions sinusoidal → none")
+    other = run(*command, "--generated-words", "7", "--rows", "E0")
+    assert other.code == 2
+    assert "words was 6, now 7" in other.err
 
 
 def test_its_faults(run, tmp_path):

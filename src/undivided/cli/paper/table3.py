@@ -21,6 +21,7 @@ GENERATED = {
     "depth": "brackets within brackets (default: 3)",
     "longest": "words of its longest sentence (default: 20)",
     "pairs": "pairs to train on (default: 30000)",
+    "held_out": "pairs of validation, and of test (default: 500)",
 }
 """What may be said of the generated language."""
 
@@ -47,7 +48,9 @@ def add_table3(tables: Any) -> None:
         "dictionary), on which heads, depth, width and positions have work to do; row E0 is then the model without positions",
     )
     for name, text in GENERATED.items():
-        table.add_argument(f"--generated-{name}", type=at_least_1, metavar="N", help=f"of the generated language: {text}")
+        table.add_argument(
+            f"--generated-{name.replace('_', '-')}", type=at_least_1, metavar="N", help=f"of the generated language: {text}"
+        )
     add_part(table)
     table.add_argument("--test", nargs="+", metavar="FILE", help="SOURCE TARGET files to test on (default: the first --valid)")
     table.add_argument("--out", default="models/table3", metavar="DIR", help="folder for the trainings (default: models/table3)")
@@ -99,7 +102,7 @@ def run_table3(options: argparse.Namespace) -> None:
 def _generated_faults(options: argparse.Namespace, values: Values, given: dict[str, int]) -> list[str]:
     faults = []
     if given and not options.generated:
-        faults.append(f"--generated-{next(iter(given))}: only with --generated")
+        faults.append(f"--generated-{next(iter(given)).replace('_', '-')}: only with --generated")
     if options.generated and (values.get("data", {}).keys() & {"train", "valid"} or options.test):
         faults.append("--generated: the language has files of its own; leave --train, --valid and --test out")
     return faults
@@ -114,4 +117,4 @@ def _generate(values: Values, given: dict[str, int], out: Path) -> tuple[Values,
     if faults:
         raise InputError("\n".join(faults))
     files = write_corpus(language, out / "language")
-    return merge(language_settings(language, files), values), CorpusFiles(*files["test"])
+    return merge(language_settings(language, files), values), CorpusFiles(files["test"][0], files["test"][1])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -49,9 +50,10 @@ class RecurrentBody(nn.Module):
     def __init__(self, cell: str, width: int) -> None:
         super().__init__()
         self.embedding = nn.Embedding(QUERY + 1, EMBEDDING)
-        self.layers = nn.ModuleList(Recurrence(cell, width if at else EMBEDDING, width) for at in range(DEPTH))
-        for layer in self.layers:
+        layers = [Recurrence(cell, width if at else EMBEDDING, width) for at in range(DEPTH)]
+        for layer in layers:
             layer.initialise()
+        self.layers = nn.ModuleList(layers)
 
     def forward(self, tokens: Tensor) -> Tensor:
         x = self.embedding(tokens)
@@ -67,15 +69,16 @@ class ConvolutionalBody(nn.Module):
         super().__init__()
         config = ModelConfig(kind="convolutional", d_model=EMBEDDING, d_hidden=width, kernel_width=KERNEL, dropout=0.0)
         self.embedding, self.join = nn.Embedding(QUERY + 1, EMBEDDING), nn.Linear(EMBEDDING, width)
-        self.layers = nn.ModuleList(GatedConvolution(config) for _ in range(depth))
+        layers = [GatedConvolution(config) for _ in range(depth)]
         self.holes = [KERNEL**at if dilated else 1 for at in range(depth)]
         initialise_linear(self.join)
-        for layer in self.layers:
+        for layer in layers:
             layer.initialise()
+        self.layers = nn.ModuleList(layers)
 
     def forward(self, tokens: Tensor) -> Tensor:
         x = self.join(self.embedding(tokens))
-        for layer, hole in zip(self.layers, self.holes, strict=True):
+        for layer, hole in zip(cast("Iterable[GatedConvolution]", self.layers), self.holes, strict=True):
             length, past = x.shape[1], nn.functional.pad(x, (0, 0, hole * (KERNEL - 1), 0))
             windows = [past[:, hole * at : hole * at + length] for at in range(KERNEL)]
             x = (layer.gate(torch.cat(windows, dim=-1)) + x) * HALF
@@ -155,6 +158,7 @@ def count_parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
+@cache
 def matched_width(name: str, depth: int) -> int:
     """The width with which a model has about as many parameters as the Transformer."""
     if name in ("transformer", "local"):
