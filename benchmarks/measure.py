@@ -79,8 +79,28 @@ PEERS = {
             "packaging requests emoji tqdm networkx protobuf",
         ),
     ),
+    "pymarian": Peer("with_marian", ("pymarian==1.12.42",), needs_torch=False),
     "ctranslate2": Peer("with_ctranslate2", ("ctranslate2==4.8.4",), needs_torch=False),
 }
+
+
+WAYS: dict[str, dict[str, bool]] = {
+    "float32": {},
+    "autocast": {"autocast": True},
+    "compile": {"compile": True},
+    "autocast and compile": {"autocast": True, "compile": True},
+}
+"""How a peer that is plain PyTorch computes: as it does by default, with bfloat16 autocast, with torch.compile, with both."""
+
+PLAIN_PYTORCH = ("huggingface", "torch")
+"""Peers that can compute in all these ways."""
+
+
+def in_every_way(peer: str, job: dict[str, Any], ways: Sequence[str]) -> list[tuple[str, str, dict[str, Any]]]:
+    """A peer as (peer, label, job), once for each way in which it can compute."""
+    if peer not in PLAIN_PYTORCH:
+        return [(peer, peer, job)]
+    return [(peer, peer if way == "float32" else f"{peer}, {way}", job | WAYS[way]) for way in ways]
 
 
 PRE_NORM_ONLY = {"opennmt"}

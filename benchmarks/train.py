@@ -29,7 +29,7 @@ from undivided.training.prepare import prepare
 
 STEPS = {"tiny": 8, "small": 3, "base": 1}
 """Steps of one measured piece: some seconds each."""
-PEERS = ["huggingface", "opennmt", "joeynmt", "fairseq", "torch"]
+PEERS = ["huggingface", "opennmt", "joeynmt", "fairseq", "torch", "pymarian"]
 EXACT = "undivided, float32"
 """Ours with all products in float32, where its default rounds their factors to bfloat16."""
 SAME_MODEL = 0.01
@@ -100,7 +100,8 @@ def contest(size: str, options: argparse.Namespace) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         event = Contest(size, Path(folder), options)
         exact = [(OURS, EXACT, event.exact_job())] if size in options.exact else []
-        sides = [(OURS, "", event.job), *exact, *((peer, "", event.job) for peer in options.peers)]
+        peers = [side for peer in options.peers for side in measure.in_every_way(peer, event.job, options.ways)]
+        sides = [(OURS, "", event.job), *exact, *peers]
         workers = measure.start(sides, "train", problems)
         by_name = {worker.name: worker for worker in workers}
         for worker in workers:
@@ -159,8 +160,11 @@ Target tokens/s are medians over rounds. "Ours is" is the median, over rounds, o
 which the drift of the machine does not touch. The product rate is that of 1024 × 1024 float32 matrices on all cores, read before
 and after each piece. All sides use all cores: the peers by torch's threads, ours by its thread pool, its default. Each peer has
 its own optimizer and loss; the batches, the label smoothing and the places of dropout are the same. OpenNMT-py 3.5 has the norm
-before each sub-layer and none but its own weights; its products are as many. The peers compute in float32, as they do by default;
-ours, by default, rounds the factors of its products to bfloat16 on a CPU that multiplies those much faster, and sums in float32;
+before each sub-layer and none but its own weights; its products are as many. Marian makes batches of its own of the same text,
+with weights of its own; its speed is that of its log, behind the first update, and its memory, in other processes, is not
+counted. The peers compute in float32, as they do by default;
+those that are plain PyTorch also with PyTorch's bfloat16 autocast, with torch.compile, and with both. Ours, by default, rounds
+the factors of its products to bfloat16 on a CPU that multiplies those much faster, and sums in float32;
 "undivided, float32" is ours without that (not for base unless `--exact` says so: the memory of all sides together is scarce)."""
 
 
@@ -168,6 +172,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", nargs="+", default=list(STEPS), choices=list(STEPS))
     parser.add_argument("--peers", nargs="*", default=PEERS, choices=PEERS)
+    parser.add_argument("--ways", nargs="+", default=list(measure.WAYS), choices=list(measure.WAYS), help="of plain PyTorch")
     parser.add_argument("--exact", nargs="*", default=["tiny", "small"], choices=list(STEPS), help="sizes with ours in float32 too")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=0, help="steps of a measured piece; 0 is some seconds' worth")

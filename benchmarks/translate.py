@@ -27,15 +27,17 @@ from measure import CORES, OURS, PRE_NORM_ONLY, ROOT, Piece, Series, table
 from undivided.artifact import Artifact, load_artifact, save_artifact
 from undivided.config import build_recipe
 from undivided.core.console import Console
+from undivided.core.errors import InputError
 from undivided.core.ids import EOS
 from undivided.data.shortlist import Shortlist, learn_shortlist
 from undivided.data.store import Store
 from undivided.data.subwords import Tokenizer
 from undivided.inference.engines import ctranslate2_convert as engine
+from undivided.interop import bergamot_out
 from undivided.models import make_model
 from undivided.models.cost import model_cost
 
-PEERS = ["huggingface", "fairseq", "joeynmt", "opennmt", "ctranslate2"]
+PEERS = ["huggingface", "fairseq", "joeynmt", "opennmt", "pymarian", "ctranslate2"]
 REFERENCE = "undivided, torch engine"
 ROUNDED = "undivided, torch-bfloat16 engine"
 AUTO = "undivided, auto engine, raw text"
@@ -119,6 +121,9 @@ class Contest:
         target = self.artifact.tokenizer.target
         (home / "pieces.json").write_text(json.dumps(target.pieces(range(len(target)))))
         measure.export_weights(self.artifact.model, home / "weights.npz")
+        self.absent: dict[str, str] = {}
+        if "pymarian" in options.peers and (reason := self._export_to_marian(home / "marian")):
+            self.absent["pymarian"] = reason
         self.converted = {kind: engine._convert_with(self.artifact, self.folder, kind, QUIET) for kind in engine.WEIGHTS}
         self.job: dict[str, Any] = {
             "model": measure.shape_of(self.model),
@@ -129,7 +134,27 @@ class Contest:
             "beam": options.beam,
             "length": options.length,
             "batch_tokens": options.batch_tokens,
+            "marian": str(home / "marian"),
         }
+
+    def _export_to_marian(self, folder: Path) -> str:
+        """Write the same weights as Marian reads them, and its vocabulary; why not, where it cannot run them."""
+        if self.options.length:
+            return "it cannot be told to write exactly so many tokens (--length 0 with a trained --model)"
+        try:
+            bergamot_out.check_expressible(self.artifact, "float32")
+        except InputError as error:
+            return str(error)
+        folder.mkdir()
+        bergamot_out.export_bergamot(self.artifact, folder, "float32")
+        (side, *more) = bergamot_out._sides(self.artifact)
+        if more:
+            return "separate vocabularies"
+        pieces = self.artifact.tokenizer.target.pieces([max(token, 0) for token in side.rows])
+        names = [name if token >= 0 else f"<filler {at}>" for at, (name, token) in enumerate(zip(pieces, side.rows, strict=True))]
+        table = {name: place for place, name in enumerate(["</s>", "<unk>", *names[2:]])}
+        (folder / "vocab.yml").write_text(json.dumps(table, ensure_ascii=False), encoding="utf-8")
+        return ""
 
     def sides(self) -> list[tuple[str, str, dict[str, Any]]]:
         """Every side as (peer, label, job)."""
@@ -145,7 +170,11 @@ class Contest:
             for label, name, folder in ours
         ]
         same = {peer for peer in self.options.peers if self.model.norm == "post"}
-        found += [(peer, peer, self.job) for peer in self.options.peers if peer in same and peer != "ctranslate2"]
+        others = [peer for peer in self.options.peers if peer in same and peer not in ("ctranslate2", "pymarian")]
+        found += [side for peer in others for side in measure.in_every_way(peer, self.job, self.options.ways)]
+        if "pymarian" in same and "pymarian" not in self.absent:
+            for label, rounded in (("pymarian float32", False), ("pymarian int8", True)):
+                found.append(("pymarian", label, self.job | {"rounded": rounded}))
         if "ctranslate2" in self.options.peers:
             for kind, (_, home) in self.converted.items():
                 for workers, each in dict.fromkeys([(self.options.threads, 1), (1, self.options.threads)]):
@@ -163,7 +192,7 @@ class Contest:
         """The sentences in the form that a side takes."""
         if name.startswith(OURS):
             return self.texts
-        return self.pieces if name.startswith("ctranslate2") else self.ids[:: SLOW.get(name, 1)]
+        return self.pieces if name.startswith(("ctranslate2", "pymarian")) else self.ids[:: SLOW.get(name, 1)]
 
     def flops(self, share: float, target_tokens: int) -> float:
         """Of the products that float32 decoding of a share of the sources with a beam needs; the `fast` model needs fewer."""
@@ -187,7 +216,7 @@ class Run:
         worker, sources = self.workers[name], self.event.sources(name)
         done = worker.ask("translate", sources=sources)
         self.outputs.setdefault(name, done["outputs"])
-        if name.startswith((OURS, "ctranslate2")) or number == 0:
+        if name.startswith((OURS, "ctranslate2", "pymarian")) or number == 0:
             few = sources[: self.event.options.single]
             self.single.setdefault(name, []).extend(worker.ask("one by one", sources=few)["times"])
         written = self.event.options.length * len(sources) or sum(map(len, done["outputs"]))
@@ -270,7 +299,9 @@ sub-layer, so it has the same sizes but weights of its own. Peers other than CTr
 `--batch-tokens` source tokens, as many as ours. "torch-bfloat16" rounds the factors of all products but those that give logits.
 The `fast` preset has eight encoder layers and one decoder layer. With `--shortlist` only target subwords are weighed that the
 source subwords of a batch became in the corpus, so other words may win. "auto" takes our engine of 8 bits
-where the CPU has AVX-512 VNNI (docs/engines.md), else CTranslate2."""
+where the CPU has AVX-512 VNNI (docs/engines.md), else CTranslate2. Hugging Face also computes with PyTorch's bfloat16 autocast,
+with torch.compile, and with both; torch.nn.Transformer has no search. Marian, in float32 and with weights of 8 bits, takes part
+where a trained model is one that it can express (--model.start zero, --model.positions marian, post-norm) and lengths are free."""
 
 
 def main() -> None:
@@ -284,6 +315,7 @@ def main() -> None:
     parser.add_argument("--model", default="", help="a trained model folder instead of random weights")
     parser.add_argument("--preset", default="base", help="size of the random model; with base, `fast` is measured too")
     parser.add_argument("--peers", nargs="*", default=PEERS, choices=PEERS)
+    parser.add_argument("--ways", nargs="+", default=list(measure.WAYS), choices=list(measure.WAYS), help="of plain PyTorch")
     parser.add_argument("--only", nargs="*", default=[], help="beside our two, only sides whose name contains one of these")
     parser.add_argument("--pairs", type=int, default=29_000, help="how much of the corpus the subwords are learned from")
     parser.add_argument("--vocabulary", type=int, default=6000)
@@ -297,6 +329,7 @@ def main() -> None:
         run = Run(event, problems)
         series = measure.interleaved(run.workers, options.rounds, run.piece)
         head = ["side", "sentences/s", "our torch is", "our auto is", "share", "p50", "p95", "peak memory", "tokens", "same output"]
+        problems |= event.absent
         lines = [*table(head, rows_of(run, series)), "", *(duels(run, series) if options.duels else [])]
         run.close()
     gaps = ", ".join(f"{kind} {gap:.3f}" for kind, (gap, _) in event.converted.items())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from transformers import MarianConfig, MarianMTModel
-from worker import BOS, EOS, FAIRSEQ_NAMES, PAD, Weights, by_length, padded, read_batches, serve, shifted
+from worker import BOS, EOS, FAIRSEQ_NAMES, PAD, Weights, at_its_best, by_length, compiled, padded, read_batches, serve, shifted
 
 
 def make_model(job: dict) -> MarianMTModel:
@@ -32,31 +32,35 @@ def make_model(job: dict) -> MarianMTModel:
 class Training:
     def __init__(self, job: dict) -> None:
         self.batches, self.smoothing = read_batches(job), job["smoothing"]
-        self.model = make_model(job).train()
+        self.job, self.model = job, make_model(job).train()
+        self.forward = compiled(job, self.model)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9)
 
-    def loss(self, number: int, smoothing: float):
+    def loss(self, number: int, smoothing: float, forward):
         sources, targets = self.batches[number]
         src = padded(sources)
-        logits = self.model(input_ids=src, attention_mask=src != PAD, decoder_input_ids=shifted(targets), use_cache=False).logits
-        return F.cross_entropy(logits.flatten(0, 1), padded(targets).flatten(), ignore_index=PAD, label_smoothing=smoothing)
+        logits = forward(input_ids=src, attention_mask=src != PAD, decoder_input_ids=shifted(targets), use_cache=False).logits
+        return F.cross_entropy(logits.float().flatten(0, 1), padded(targets).flatten(), ignore_index=PAD, label_smoothing=smoothing)
 
     def likelihood(self) -> float:
         self.model.eval()
         with torch.no_grad():
-            found = float(self.loss(0, 0.0))
+            found = float(self.loss(0, 0.0, self.model))
         self.model.train()
         return found
 
     def step(self, number: int) -> None:
         self.optimizer.zero_grad()
-        self.loss(number, self.smoothing).backward()
+        with at_its_best(self.job):
+            loss = self.loss(number, self.smoothing, self.forward)
+        loss.backward()
         self.optimizer.step()
 
 
 class Translating:
     def __init__(self, job: dict) -> None:
         self.job, self.model = job, make_model(job).eval()
+        self.model.forward = compiled(job, self.model.forward)
 
     def translate(self, sources: list[list[int]]) -> list[list[int]]:
         outputs: list[list[int]] = [[] for _ in sources]
@@ -66,7 +70,7 @@ class Translating:
             src = padded([sources[place] for place in batch])
             if not length:
                 limits = {"max_new_tokens": src.shape[1] + 50}
-            with torch.inference_mode():
+            with torch.inference_mode(), at_its_best(self.job):
                 found = self.model.generate(
                     input_ids=src, attention_mask=src != PAD, num_beams=self.job["beam"], length_penalty=0.0, do_sample=False,
                     bad_words_ids=None, **limits,

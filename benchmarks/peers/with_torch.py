@@ -7,7 +7,7 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import nn
-from worker import PAD, Weights, padded, read_batches, serve, shifted
+from worker import PAD, Weights, at_its_best, compiled, padded, read_batches, serve, shifted
 
 
 class Model(nn.Module):
@@ -68,25 +68,29 @@ def _copy(module, pair) -> None:
 class Training:
     def __init__(self, job: dict) -> None:
         self.batches = read_batches(job)
+        self.job = job
         self.model = Model(job["model"], job["vocabulary"], job["model"]["dropout"], Weights(job["weights"]))
+        self.forward = compiled(job, self.model)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9)
         self.smoothing = job["smoothing"]
 
-    def loss(self, number: int, smoothing: float):
+    def loss(self, number: int, smoothing: float, forward):
         sources, targets = self.batches[number]
-        logits = self.model(padded(sources), shifted(targets))
-        return F.cross_entropy(logits.flatten(0, 1), padded(targets).flatten(), ignore_index=PAD, label_smoothing=smoothing)
+        logits = forward(padded(sources), shifted(targets))
+        return F.cross_entropy(logits.float().flatten(0, 1), padded(targets).flatten(), ignore_index=PAD, label_smoothing=smoothing)
 
     def likelihood(self) -> float:
         # In evaluation it takes a path of its own that cuts padding off; gradients on keep it on the one it trains with.
         self.model.eval()
-        found = float(self.loss(0, 0.0))
+        found = float(self.loss(0, 0.0, self.model))
         self.model.train()
         return found
 
     def step(self, number: int) -> None:
         self.optimizer.zero_grad()
-        self.loss(number, self.smoothing).backward()
+        with at_its_best(self.job):
+            loss = self.loss(number, self.smoothing, self.forward)
+        loss.backward()
         self.optimizer.step()
 
 

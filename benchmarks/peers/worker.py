@@ -73,6 +73,8 @@ def _answer(state: list, kind, command: dict) -> dict:
         state[:] = [kind(job), job]
         return {"likelihood": state[0].likelihood()} if hasattr(state[0], "likelihood") else {}
     worker, _ = state
+    if command["do"] == "train" and hasattr(worker, "train"):
+        return {"seconds": worker.train(command["first"], command["count"])}
     if command["do"] == "train":
         began = time.perf_counter()
         for number in range(command["first"], command["first"] + command["count"]):
@@ -90,6 +92,20 @@ def _answer(state: list, kind, command: dict) -> dict:
             times.append(time.perf_counter() - began)
         return {"times": times}
     raise ValueError(f"no command {command['do']!r}")
+
+
+def at_its_best(job: dict):
+    """Within, products in bfloat16 where a job asks for that: PyTorch's own autocast."""
+    import torch
+
+    return torch.autocast("cpu", torch.bfloat16, enabled=bool(job.get("autocast")))
+
+
+def compiled(job: dict, call):
+    """A model's forward pass, compiled where a job asks for that; shapes are left open, since every batch has another."""
+    import torch
+
+    return torch.compile(call, dynamic=True) if job.get("compile") else call
 
 
 def read_batches(job: dict) -> list[tuple[list[list[int]], list[list[int]]]]:

@@ -31,6 +31,8 @@ def estimate_memory(recipe: Recipe, vocabulary: int, search: SearchConfig, sente
     """Bytes beside the weights for a batch of at most so many sentences, if every output is as long as the settings allow."""
     # Images are always sampled.
     beams = search.n_best if search.sample or recipe.model.kind in DRAWING else search.beam_size
+    # The model reads drafts beside one another, each with probabilities of its own.
+    rows = beams * (1 + search.draft)
     longest = recipe.data.max_length if recipe.model.kind in PAIRED else recipe.max_sequence
     limit = recipe.model.position_limit or longest + search.max_extra
     most = max(1, min(sentences, BATCH_ROWS // beams))
@@ -38,7 +40,7 @@ def estimate_memory(recipe: Recipe, vocabulary: int, search: SearchConfig, sente
     # Many short texts, or few of the longest.
     short, long = ((most, min(16, longest)), (at_longest, min(longest, limit)))
     return max(
-        _encoding(recipe, count, length) + _decoding(recipe, vocabulary, count * beams, min(limit, length + search.max_extra))
+        _encoding(recipe, count, length) + _decoding(recipe, vocabulary, count * rows, min(limit, length + search.max_extra))
         for count, length in (short, long)
     )
 

@@ -180,7 +180,7 @@ class Translator:
         config = change_search(self.artifact.recipe.search, **changes)
         check_n_best(config)
         # What a person asks for is held to what one sentence needs; what the folder asks for, to what a batch needs.
-        self._check_demand(config, 1 if changes.keys() & {"beam_size", "max_extra", "n_best", "sample"} else BATCH_ROWS)
+        self._check_demand(config, 1 if changes.keys() & {"beam_size", "max_extra", "n_best", "sample", "draft"} else BATCH_ROWS)
         return config
 
     def _check_demand(self, config: SearchConfig, sentences: int) -> None:

@@ -147,7 +147,7 @@ def _fit_schedule(values: Values, settings: Values, work: Workload, subwords: in
         settings = merge(settings, {"train": {"max_steps": 20 * steps, "patience": 0}})
     else:
         settings = merge(settings, {"train": {"patience": 0}})
-    if gentle:
+    if gentle and not recipe.train.drafts:
         settings = merge(settings, {"train": {"patience": GENTLE_PATIENCE}})
     return Fit(keep_applicable(settings, values), tokens, steps, speed)
 

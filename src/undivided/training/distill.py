@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -13,8 +14,9 @@ from undivided.config.settings import Values, as_values, merge
 from undivided.core.console import Console, LoggingConsole, Progress, plural
 from undivided.core.errors import InputError
 from undivided.core.files import open_append, open_atomic, sha256_of, write_atomic
-from undivided.data.corpus import CorpusReport, corpus_digests, corpus_name, read_pairs
+from undivided.data.corpus import CorpusReport, corpus_digests, corpus_name, hold_pairs, read_pairs
 from undivided.data.text_files import BYTE_ORDER_MARK
+from undivided.inference.score import bleu
 from undivided.inference.search_settings import SearchChanges
 from undivided.inference.translator import Translator
 from undivided.training.corpora import corpora_folder, with_text_corpora
@@ -22,6 +24,9 @@ from undivided.training.loop import train
 
 CHUNK = 2000
 """Lines that are translated and written together: a stopped run resumes after the last of them."""
+
+WARM_UP = 8
+"""Sentences that are translated before the time is taken."""
 
 
 def distill(
@@ -41,7 +46,32 @@ def distill(
     taught = translate_corpora(translator, Path(teacher), recipe, console)
     if originals:
         taught += [dataclasses.replace(files, weight=files.weight * originals) for files in recipe.data.train]
-    return train(merge(values, {"data": {"train": [as_values(files) for files in taught]}}), console)
+    out = train(merge(values, {"data": {"train": [as_values(files) for files in taught]}}), console)
+    compare(translator, out, console)
+    return out
+
+
+def compare(teacher: Translator, out: Path, console: Console) -> None:
+    """Say how good and how fast a student is beside its teacher, on its validation data: each with its own search, once."""
+    student = Translator(out, console=console)
+    recipe = student.artifact.recipe
+    pairs = [pair for files in recipe.data.valid for pair in hold_pairs(files, recipe.data)][: recipe.train.validate_lines]
+    if not pairs:
+        console.say("the student was not compared with its teacher: there is no validation data (--valid SOURCE TARGET)")
+        return
+    sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    said, rates = [], []
+    for name, model in (("the teacher", teacher), ("the student", student)):
+        model.translate(sources[:WARM_UP])
+        began = time.perf_counter()
+        outputs = model.translate(sources)
+        rates.append(len(sources) / (time.perf_counter() - began))
+        beam = model.search_config().beam_size
+        how = f"{model.engine.name}, {'greedy' if beam == 1 else f'beam {beam}'}"
+        said.append(f"{name} ({how}) has BLEU {bleu(outputs, targets, recipe.data.target_lang).score:.2f} at {rates[-1]:,.1f}")
+    console.say(
+        f"on {plural(len(pairs), 'validation pair')} {' and '.join(said)} sentences/s, {rates[1] / rates[0]:.2f} times as fast"
+    )
 
 
 def distill_drafts(teacher: str | Path, values: Values, console: Console | None = None, trust: bool = False) -> Path:
@@ -57,7 +87,9 @@ def distill_drafts(teacher: str | Path, values: Values, console: Console | None 
     inherited = inherit_settings(translator.artifact.recipe, all_sections=False)
     values = merge(merge(inherited, {"data": {"mix": 0.0, "old_train": []}, "search": {"draft": 0}, "train": begin}), values)
     taught = translate_corpora(translator, Path(teacher), check_corpora(values, console), console, greedy=True)
-    return train(merge(values, {"data": {"train": [as_values(files) for files in taught]}}), console)
+    out = train(merge(values, {"data": {"train": [as_values(files) for files in taught]}}), console)
+    console.say(f"with its drafts: undivided translate {out} --beam 1 --draft 4")
+    return out
 
 
 def check_corpora(values: Values, console: Console) -> Recipe:

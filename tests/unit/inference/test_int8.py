@@ -43,6 +43,8 @@ VARIATIONS = {
     "swish": {"activation": "swish"},
     "no tying": {"tie": "none"},
     "wide heads": {"n_heads": 1},
+    "recurrent decoder": {"decoder_self": "ssru"},
+    "recurrent decoder, pre-norm": {"decoder_self": "ssru", "norm": "pre", "positions": "marian"},
     "more layers in the encoder": {"encoder_layers": 3, "decoder_layers": 1},
 }
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -40,6 +41,33 @@ def test_the_student_learns_what_the_teacher_says(teacher, values, tmp_path):
     recipe = json.loads((out / "config.json").read_text())["recipe"]
     assert recipe["data"]["train"][0]["target"].endswith("target.txt")
     assert recipe["model"]["decoder_layers"] == 1
+
+
+class Said(Console):
+    def __init__(self):
+        super().__init__(quiet=True)
+        self.lines = []
+
+    def say(self, text):
+        self.lines.append(text)
+
+
+def test_the_student_is_compared_with_its_teacher(teacher, values):
+    said = Said()
+    distill(teacher, values, said)
+    number = r"[\d,]+\.\d+"
+    sides = rf"the teacher \(\S+, beam 4\) has BLEU ({number}) at {number} and the student \(\S+, beam 4\) has BLEU ({number}) at"
+    found = re.search(rf"on 5 validation pairs {sides} {number} sentences/s, {number} times as fast", said.lines[-1])
+    assert found, said.lines[-1]
+    assert float(found[1]) > float(found[2]) + 20, "after four steps a student knows nothing"
+
+
+def test_without_validation_data_nothing_is_compared(teacher, values):
+    values["data"]["valid"] = []
+    values["data"]["hold_out"] = 0
+    said = Said()
+    distill(teacher, values, said)
+    assert "was not compared with its teacher: there is no validation data" in said.lines[-1]
 
 
 def test_it_learns_from_the_pairs_themselves_too_where_asked(teacher, values):

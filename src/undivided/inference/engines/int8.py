@@ -66,8 +66,6 @@ def check_supported(artifact: Artifact) -> None:
         faults.append("concatenated positions (model.join_positions)")
     if (model.key_width, model.value_width) != (width, width) or model.d_model % model.n_heads or width % WIDE:
         faults.append(f"heads whose width is not d_model / n_heads and a multiple of {WIDE}")
-    if model.decoder_self != "attention":
-        faults.append(f"decoder without self-attention (model.decoder_self {model.decoder_self})")
     if not model.source_eos:
         faults.append("encoder that does not read the </s> behind a source (model.source_eos)")
     if model.activation not in ACTIVATIONS:

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from undivided.artifact import Artifact
@@ -53,7 +54,14 @@ def make_arrays(artifact: Artifact) -> tuple[Arrays, dict[str, Any]]:
 def _layer(arrays: Arrays, name: str, layer: Any) -> None:
     """One encoder or decoder layer."""
     norms = [residual.norm for residual in layer.residuals]
-    products = {"qkv": layer.self_attention.qkv, "output": layer.self_attention.output}
+    products = {}
+    if getattr(layer, "is_recurrent", False):
+        # Gates and candidates side by side, as one product.
+        forget, candidate = layer.recurrence.forget, layer.recurrence.candidate
+        bias = torch.cat([forget.bias, torch.zeros_like(forget.bias)])
+        _product(arrays, f"{name}.qkv", torch.cat([forget.weight, candidate.weight]), bias)
+    else:
+        products = {"qkv": layer.self_attention.qkv, "output": layer.self_attention.output}
     if hasattr(layer, "cross_attention"):
         across = layer.cross_attention
         products |= {"query": across.query, "key_value": across.key_value, "across": across.output}

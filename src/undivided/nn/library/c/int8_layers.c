@@ -9,7 +9,7 @@ typedef struct {
     float *gain, *shift;
 } int8_norm;
 
-/* An encoder layer has no `query`, `key_value`, `across` and `across_norm`. */
+/* An encoder layer has no `query`, `key_value`, `across` and `across_norm`, a recurrent decoder layer no `output`. */
 typedef struct {
     int8_product qkv, output, query, key_value, across, inner, outer;
     int8_norm attention_norm, across_norm, feed_forward_norm;
@@ -180,6 +180,27 @@ static inline float *past_of(const int8_past *past, int64_t number, int64_t r, i
     return past->blocks[t] + (number * past->counts[t] + past->places[r * past->positions + t]) * 2 * width;
 }
 
+/* A simpler simple recurrent unit, where a layer has no product `output`: `qkv` gives gates and candidates side by side, and of its
+   past a row reads the one cell that it left at the position before (nn/ssru.py). */
+static void recur(const int8_stack *stack, int64_t number, float *x, int64_t rows, const int8_past *past, workspace *room) {
+    const int8_layer *layer = stack->layer + number;
+    int64_t width = stack->width;
+    int8_multiply(before(stack, x, rows, layer->attention_norm, room), rows, &layer->qkv, 0, room->rows, room->wide);
+    for (int64_t r = 0; r < rows; r++) {
+        const float *gates = room->wide + r * 2 * width, *candidates = gates + width;
+        const float *earlier = past->at[r] ? past_of(past, number, r, past->at[r] - 1, width) : NULL;
+        float *cell = past_of(past, number, r, past->at[r], width), *out = room->narrow + r * width;
+        for (int64_t i = 0; i < width; i += WIDE) {
+            wide gate = sigmoid_lanes(load(gates + i)), candidate = load(candidates + i);
+            wide kept = candidate - gate * candidate;
+            if (earlier) kept += gate * load(earlier + i);
+            store(cell + i, kept);
+            store(out + i, lane_max(kept, (wide){0}));
+        }
+    }
+    after(stack, x, room->narrow, rows, layer->attention_norm);
+}
+
 /* Rows read their past, their own position included; all keys and values of this step are written first. */
 static void attend_past(const int8_stack *stack, int64_t number, float *x, int64_t rows, const int8_past *past, workspace *room) {
     const int8_layer *layer = stack->layer + number;
@@ -272,7 +293,10 @@ int int8_step(const int8_stack *stack, float *x, int64_t rows, const int8_past *
     workspace room;
     if (make_workspace(&room, stack, rows, reach)) return NO_MEMORY;
     for (int64_t number = 0; number < stack->layers; number++) {
-        attend_past(stack, number, x, rows, past, &room);
+        if (stack->layer[number].output.packed)
+            attend_past(stack, number, x, rows, past, &room);
+        else
+            recur(stack, number, x, rows, past, &room);
         attend_memory(stack, number, x, rows, memory, &room);
         feed_forward(stack, stack->layer + number, x, rows, &room);
     }
