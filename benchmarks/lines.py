@@ -1,7 +1,7 @@
 # ruff: noqa: E501  (a report is written as it is)
 """A million harmed lines through `undivided translate`: as many come out, in order, the same whatever the batches; memory stays flat.
 
-    python benchmarks/lines.py [--lines 1000000] [--sizes 64 7 1] [--workers 2] [--report docs/lines.md]
+    python benchmarks/lines.py [--lines 1000000] [--sizes 64 7 1] [--alone 1000000] [--workers 2] [--report docs/lines.md]
 
 The model is tiny and trained for a moment, so that a million lines take minutes; what is tried is not its quality. All lines go through one
 command. Then all of them are translated again, in parts, with batches of at most 64, 7 and 1 sentences, and must come out the same. What is
@@ -254,8 +254,12 @@ class Work:
 
     def missing(self) -> list[str]:
         """Tasks that are not done: `all`, and a size of batches with the number of the first line."""
-        again = [f"{size} {start}" for size in self.options.sizes for start in range(0, self.options.lines, PART)]
+        again = [f"{size} {start}" for size in self.options.sizes for start in self.parts(size)]
         return [task for task in ["all", *again] if task not in self.known["done"]]
+
+    def parts(self, size: int) -> range:
+        """The first lines of the parts that are translated with batches of this size."""
+        return range(0, min(self.options.lines, self.options.alone) if size == 1 else self.options.lines, PART)
 
     def run(self, task: str) -> None:
         """Do one task in a process of its own."""
@@ -290,6 +294,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lines", type=int, default=1_000_000)
     parser.add_argument("--sizes", type=int, nargs="*", default=[64, 7, 1], help="sentences in a batch, at most")
+    parser.add_argument("--alone", type=int, default=1_000_000, help="of batches of one, so many lines, in whole parts")
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes at a time, of one thread each")
     parser.add_argument("--folder", type=Path, default=ROOT / ".venv" / "lines")
@@ -307,11 +312,12 @@ def main() -> None:
 def compare(work: Work, size: int, result: Sequence[bytes]) -> str:
     """A row: the lines that came out with batches of another size, beside those of the whole run."""
     again: list[bytes] = []
-    for start in range(0, work.options.lines, PART):
+    for start in work.parts(size):
         again += lines_of(work.folder / f"out.{size}.{start}")
     different = [number for number, (one, two) in enumerate(zip(again, result, strict=False), 1) if one != two]
-    done = [work.known["done"][f"{size} {start}"] for start in range(0, work.options.lines, PART)]
-    cells = [f"{size}", f"{work.options.lines:,}", f"{len(again):,}", f"{len(different):,}", ", ".join(map(str, different[:5])) or "—",
+    done = [work.known["done"][f"{size} {start}"] for start in work.parts(size)]
+    lines = min(work.options.lines, len(work.parts(size)) * PART)
+    cells = [f"{size}", f"{lines:,}", f"{len(again):,}", f"{len(different):,}", ", ".join(map(str, different[:5])) or "—",
              f"{max(each['memory'] for each in done):,.0f} MB", f"{sum(each['seconds'] for each in done):,.0f}"]  # fmt: skip
     return f"| {' | '.join(cells)} |"
 

@@ -31,7 +31,7 @@ from undivided.inference import translator as translator_module
 from undivided.inference.alignment import make_aligner
 from undivided.inference.forcing import first_lost, force_lost
 from undivided.inference.restoration import is_nested
-from undivided.inference.score import bleu
+from undivided.inference.score import bleu, compare
 from undivided.inference.translation import Translation
 from undivided.inference.translator import Translator
 from undivided.training.loop import train
@@ -122,6 +122,7 @@ def prove_intact(models: dict[str, Counting], pairs: Sequence[tuple[str, str]]) 
     references = [target for _, target in pairs]
     rows = [f"| | {' | '.join(f'{name} protection' for name in models)} |", "|---" * (len(models) + 1) + "|"]
     cells: dict[str, list[str]] = {}
+    texts: dict[str, list[list[str]]] = {"BLEU of the rest": [], "BLEU with nothing injected": []}
     for translator in models.values():
         translator.again, COUNTED["forced"] = 0, 0
         found = translate(translator, [text for text, _ in made])
@@ -141,7 +142,11 @@ def prove_intact(models: dict[str, Counting], pairs: Sequence[tuple[str, str]]) 
             "BLEU of the same sentences with nothing injected": f"{bleu(plain, references, 'de').score:.1f}",
         }.items():
             cells.setdefault(name, []).append(value)
-    return rows + [f"| {name} | {' | '.join(values)} |" for name, values in cells.items()]
+        for each, found_texts in zip(texts.values(), (rest, plain), strict=True):
+            each.append(found_texts)
+    rows += [f"| {name} | {' | '.join(values)} |" for name, values in cells.items()]
+    said = [f"- {name}: {compare(*each, references, target_lang='de')[0]}" for name, each in texts.items()]
+    return [*rows, "", "With protection beside without, by paired bootstrap:", "", *said]
 
 
 def placed_spans(placed: Placed) -> dict[str, tuple[int, int]]:

@@ -10,13 +10,13 @@ from undivided.formats.languages import base_language
 class PluralRule(NamedTuple):
     """The plural forms of a language."""
 
-    count: int
+    forms: int
     choice: str
     """The number of the form for `n`, as an expression in C."""
 
     def header(self) -> str:
         """As the header of a PO file says it."""
-        return f"nplurals={self.count}; plural={self.choice};"
+        return f"nplurals={self.forms}; plural={self.choice};"
 
 
 _FEW = "n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20)"

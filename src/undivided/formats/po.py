@@ -135,7 +135,7 @@ def _forms(entry: Entry, rule: PluralRule | None) -> list[str]:
     ):
         return forms
     end = entry.fields[forms[-1]].end
-    wanted = [f"msgstr[{number}]" for number in range(rule.count)]
+    wanted = [f"msgstr[{number}]" for number in range(rule.forms)]
     entry.fields |= {name: Field(end, end, []) for name in wanted if name not in entry.fields}
     return wanted
 

@@ -125,8 +125,9 @@ BOMB = b'<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>'
         b'<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]><x>&a;</x>',
         b'<!DOCTYPE x SYSTEM "http://example.org/a.dtd"><x>&a;</x>',
         b'<!DOCTYPE x [<!ENTITY % p SYSTEM "http://example.org/a.dtd"> %p;]><x/>',
+        b'<!DOCTYPE x [<!ATTLIST x a CDATA "b">]><x/>',
     ],
-    ids=["billion laughs", "XXE", "external DTD", "parameter entity"],
+    ids=["billion laughs", "XXE", "external DTD", "parameter entity", "declarations without entities"],
 )
 def test_entities_are_refused(format, evil):
     with pytest.raises(InputError, match="entities, which is refused"):
