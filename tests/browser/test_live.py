@@ -11,6 +11,7 @@ import pytest
 import sentencepiece
 import torch
 from live_pages import check_with_axe, settings, wait_for
+from waiting import wait_until
 
 from samples import sentences
 from undivided.artifact import Artifact
@@ -369,6 +370,36 @@ def test_axe_finds_nothing_serious(show, trained, width, dark, language):
     tab.wait_for_selector(".embeddings .heat")
     tab.wait_for_selector("[data-step=end]")
     check_with_axe(tab)
+
+
+STOPS = """() => {
+    const stops = [...document.querySelectorAll('button, input, select, textarea, summary, [tabindex]')].filter(
+        (each) => each.tabIndex >= 0 && !each.disabled && each.checkVisibility({ visibilityProperty: true }));
+    // Of the radio buttons of a group, Tab stops at the chosen one.
+    return stops.filter((each) => each.type !== 'radio' || each.checked);
+}"""
+
+
+def test_everything_can_be_reached_and_used_with_keys_alone(show, trained):
+    tab = show(render_live(trained, LINES[0]))
+    tab.wait_for_selector("[data-step=end]")
+    wait_until(tab, "[...document.querySelectorAll('.part .content')].every((each) => each.children.length)")
+    tab.evaluate(f"() => {{ window.stops = ({STOPS})(); window.visited = new Set(); }}")
+    count = tab.evaluate("stops.length")
+    assert count > 50
+    for _ in range(count + 10):
+        tab.keyboard.press("Tab")
+        if tab.evaluate("visited.size > 1 && document.activeElement === document.body"):
+            break
+        tab.evaluate("visited.add(document.activeElement)")
+    missed = tab.evaluate(
+        "stops.filter((each) => each.isConnected && !visited.has(each)).map((each) => each.outerHTML.slice(0, 150))"
+    )
+    assert missed == []
+    tab.locator("#live-text").focus()
+    tab.keyboard.press("ControlOrMeta+A")
+    tab.keyboard.type(LINES[1])
+    wait_for_translation(tab, look(trained, LINES[1]).translation)
 
 
 @pytest.mark.parametrize("width", [390, 1280])
