@@ -12,6 +12,7 @@ from undivided.config.settings import merge
 from undivided.core.console import Console
 from undivided.training import budget, speed
 from undivided.training.budget import (
+    FITTED,
     Workload,
     estimate_workload,
     fit_budget,
@@ -88,6 +89,13 @@ def test_steps_and_epochs_are_budgets_without_a_clock(monkeypatch):
     fit, recipe = fitted({"train": {"max_epochs": 3}})
     assert fit.tokens == 3 * OFFICE.target_tokens
     assert recipe.train.max_epochs == 3
+
+
+@pytest.mark.parametrize("train", [{}, {"minutes": 30}, {"max_steps": 100}])
+def test_what_is_fitted_is_listed(fast, train):
+    """Who takes over the settings of a model leaves these out."""
+    fit = fit_budget({"train": train}, OFFICE).settings
+    assert {section: set(keys) - set(FITTED[section]) for section, keys in fit.items()} == {section: set() for section in fit}
 
 
 def test_what_a_person_sets_stays(fast):
