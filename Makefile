@@ -5,7 +5,7 @@
 # make sbom   sbom.json: what is installed with it, as CycloneDX
 # make evalb  build EVALB, which the tests compare bracket scores with
 # make prove-adversary, prove-damage, prove-relatives, prove-resume, prove-shards, prove-multi30k, prove-formats, prove-import, prove-fine-tuning, prove-export, prove-lines, prove-protection, prove-live, prove-serve   long proofs, each with a report under docs/
-# make bench-train, bench-translate, bench-scale, bench-quality, bench-distilled, bench-drafts, bench-best, bench-start, bench-budget, bench-check, bench-sentences, bench-window   speed beside the peers, each with a report under docs/benchmarks/
+# make bench-train, bench-translate, bench-scale, bench-quality, bench-distilled, bench-drafts, bench-best, bench-improve, bench-start, bench-budget, bench-check, bench-sentences, bench-window   speed beside the peers, each with a report under docs/benchmarks/
 # Each makes its own .venv the first time.
 
 PYTHON ?= python3
@@ -18,7 +18,7 @@ BERGAMOT := 0.4.9
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .PHONY: prove-adversary demo test test-unit test-others mutants chromium onnxruntime-web axe-core bergamot check format sbom evalb prove-multi30k prove-damage prove-relatives prove-resume prove-shards clean prove-formats prove-lines prove-import prove-fine-tuning prove-export prove-protection prove-live prove-serve \
-	bench-train bench-translate bench-scale bench-quality bench-distilled bench-drafts bench-best bench-start bench-budget bench-check bench-sentences bench-window
+	bench-train bench-translate bench-scale bench-quality bench-distilled bench-drafts bench-best bench-improve bench-start bench-budget bench-check bench-sentences bench-window
 
 demo: .venv/installed
 	$(BIN)/undivided demo --pair $(PAIR) --minutes $(MINUTES) --out demo
@@ -125,7 +125,7 @@ prove-shards: .venv/installed-dev
 	$(BIN)/python benchmarks/shards.py
 
 # The peers get venvs of their own under .venv-peers/ the first time.
-bench-train bench-translate bench-scale bench-quality bench-distilled bench-drafts bench-best bench-start bench-budget bench-check bench-sentences bench-window: bench-%: .venv/installed-dev
+bench-train bench-translate bench-scale bench-quality bench-distilled bench-drafts bench-best bench-improve bench-start bench-budget bench-check bench-sentences bench-window: bench-%: .venv/installed-dev
 	$(BIN)/python benchmarks/$*.py $(BENCH)
 
 .venv/python:

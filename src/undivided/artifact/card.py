@@ -119,6 +119,8 @@ def model_card(recipe: Recipe, facts: dict[str, Any]) -> str:
     for name, found in facts.get("fine_tuning", {}).items():
         gained = f"BLEU {found['before']:.2f} before fine-tuning, **{found['after']:.2f}** after"
         lines.append(f"- on the {name} data: {gained} `{found['signature']}`")
+    if isinstance(facts.get("improved"), list):
+        lines += ["", "## What each stage of its making brought, on validation", *(f"- {row}" for row in facts["improved"])]
     lines += ["", "## Training"]
     if "steps" in facts:
         counted = "target tokens" if recipe.model.kind in PAIRED else "predictions"

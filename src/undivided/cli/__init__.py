@@ -19,6 +19,7 @@ from undivided.cli.demo import add_demo
 from undivided.cli.doors import add_export, add_import
 from undivided.cli.generate import add_generate
 from undivided.cli.hub import add_pull, add_push
+from undivided.cli.improve import add_improve, add_tune
 from undivided.cli.look import add_look
 from undivided.cli.paper import add_paper
 from undivided.cli.plan import add_plan
@@ -157,7 +158,7 @@ def make_parser() -> Parser:
     verbs = top.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
     for add in (
         add_train, add_translate, add_check, add_corpus, add_score, add_look, add_serve, add_generate, add_classify, add_plan,
-        add_distill, add_average, add_import, add_export, add_push, add_pull, add_paper, add_demo,
+        add_distill, add_improve, add_tune, add_average, add_import, add_export, add_push, add_pull, add_paper, add_demo,
     ):  # fmt: skip
         add(verbs)
     for verb in verbs.choices.values():

@@ -96,6 +96,11 @@ def find_protected(text: str) -> list[Protected]:
     return found
 
 
+def find_placeholders(text: str) -> list[str]:
+    """What both sides of a pair must share, whatever their languages."""
+    return [each.text for each in find_protected(text) if each.kind in ("placeholder", "tag", "entity", "url", "email")]
+
+
 def _closing_brace(text: str, start: int) -> int:
     """Where a message in braces ends; the end of the text where it does not."""
     depth = 0

@@ -39,6 +39,27 @@ SIZES = (
 )
 
 
+FITTED = {
+    "model": ("norm", "d_model", "d_ff", "n_heads", "encoder_layers", "decoder_layers", "dropout"),
+    "tokens": ("vocab_size",),
+    "batches": ("tokens",),
+    "train": (
+        "schedule",
+        "rate",
+        "warmup_steps",
+        "clip",
+        "average",
+        "keep_last",
+        "validate_every",
+        "save_every",
+        "max_steps",
+        "patience",
+    ),
+    "search": ("length_penalty",),
+}
+"""What is fitted: another budget has other values."""
+
+
 class Workload(NamedTuple):
     """What there is to learn from."""
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 
 from undivided.config import CorpusFiles, DataConfig, Recipe, build_recipe, preset_values
 from undivided.config.settings import Values, as_values, merge
 from undivided.core.console import Console, LoggingConsole, Progress, plural
 from undivided.core.errors import InputError
-from undivided.core.files import open_append, open_atomic, sha256_of, write_atomic
+from undivided.core.files import open_atomic, sha256_of, write_atomic
 from undivided.data.corpus import CorpusReport, corpus_digests, corpus_name, hold_pairs, read_pairs
 from undivided.data.text_files import BYTE_ORDER_MARK
 from undivided.inference.score import bleu
@@ -21,9 +19,7 @@ from undivided.inference.search_settings import SearchChanges
 from undivided.inference.translator import Translator
 from undivided.training.corpora import corpora_folder, with_text_corpora
 from undivided.training.loop import train
-
-CHUNK = 2000
-"""Lines that are translated and written together: a stopped run resumes after the last of them."""
+from undivided.training.synthetic import count_lines, translate_lines
 
 WARM_UP = 8
 """Sentences that are translated before the time is taken."""
@@ -150,20 +146,8 @@ def translate_corpus(
         target.unlink(missing_ok=True)
         _write_sources(source, files, data)
         write_atomic(folder / "origin.json", json.dumps(origin))
-    done = _count_complete_lines(target)
-    total = sum(1 for _ in _lines(source))
-    if done:
-        console.say(f"{corpus_name(files)}: {plural(done, 'line')} of {total:,} are translated already")
-    progress = Progress(console, "lines translated by the teacher", total)
-    progress.advance(done)
-    lines = islice(_lines(source), done, None)
-    with open_append(target) as out:
-        out.write(b"" if done else _mark(data))
-        while chunk := list(islice(lines, CHUNK)):
-            results = translator.stream(chunk, advance=progress.advance, **search)
-            out.write("".join(f"{result.text or '-'}\n" for result in results).encode())
-            out.flush()
-    console.clear()
+    progress = Progress(console, "lines translated by the teacher", count_lines(source))
+    translate_lines(translator, source, target, progress, lambda result: result.text or "-", _mark(data), **search)
     return CorpusFiles(str(source), str(target), files.weight)
 
 
@@ -185,21 +169,3 @@ def _write_sources(path: Path, files: CorpusFiles, data: DataConfig) -> None:
 def _mark(data: DataConfig) -> bytes:
     """What the files begin with where others are not UTF-8: these are."""
     return BYTE_ORDER_MARK if data.encoding else b""
-
-
-def _lines(path: Path) -> Iterator[str]:
-    with path.open(encoding="utf-8-sig", newline="\n") as stream:
-        for line in stream:
-            yield line.removesuffix("\n")
-
-
-def _count_complete_lines(path: Path) -> int:
-    """How many lines a stopped run has written; an incomplete last line is removed."""
-    if not path.exists():
-        return 0
-    text = path.read_bytes()
-    end = text.rfind(b"\n") + 1
-    if end < len(text):
-        with open_append(path) as stream:
-            stream.truncate(end)
-    return text.count(b"\n", 0, end)

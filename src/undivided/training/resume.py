@@ -73,7 +73,7 @@ def resume_recipe(record: Record, values: Values) -> tuple[Recipe, Record]:
     """The saved recipe with what may change, and the record with the data where it is now; refused if anything else differs."""
     old = build_recipe(record.recipe)
     values = _with_mixed(old.data, values)
-    new = _find_moved(untie_vocabularies(build_recipe(merge(record.recipe, values))), record)
+    new = find_moved(untie_vocabularies(build_recipe(merge(record.recipe, values))), record)
     known = _digests_now(new.data, record)
     faults = [*_setting_faults(as_values(old), as_values(new), record.place), *_corpus_faults(old.data, new.data, known, record)]
     if faults:
@@ -104,7 +104,7 @@ def working_directory() -> str:
         return ""
 
 
-def _find_moved(recipe: Recipe, record: Record) -> Recipe:
+def find_moved(recipe: Recipe, record: Record) -> Recipe:
     """The recipe with files that are not found from here, but from where the run was started, or in its folder as it is now."""
     out = str(record.recipe.get("train", {}).get("out", ""))
 

@@ -12,6 +12,7 @@ from undivided.config.settings import merge
 from undivided.core.console import Console
 from undivided.training import budget, speed
 from undivided.training.budget import (
+    FITTED,
     Workload,
     describe_fit,
     estimate_workload,
@@ -98,6 +99,13 @@ def test_steps_see_the_tokens_that_are_said(steps):
     fit, recipe = fitted({"train": {"max_steps": steps}}, Workload(1_000_000, 25_000_000))
     assert fit.tokens == pytest.approx(steps * recipe.batches.tokens * 0.85)
     assert fit.steps == steps
+
+
+@pytest.mark.parametrize("train", [{}, {"minutes": 30}, {"max_steps": 100}])
+def test_what_is_fitted_is_listed(fast, train):
+    """Who takes over the settings of a model leaves these out."""
+    fit = fit_budget({"train": train}, OFFICE).settings
+    assert {section: set(keys) - set(FITTED[section]) for section, keys in fit.items()} == {section: set() for section in fit}
 
 
 def test_what_a_person_sets_stays(fast):

@@ -12,7 +12,7 @@ from samples import sentences, tiny_recipe, write_pairs
 from undivided.core.console import Console
 from undivided.core.errors import InputError
 from undivided.inference.translator import Translator
-from undivided.training import distill as module
+from undivided.training import synthetic
 from undivided.training.distill import distill, inherit_settings
 
 QUIET = Console(quiet=True)
@@ -85,7 +85,7 @@ def test_originals_cannot_count_any_number_of_times(teacher, values, originals):
 
 def test_stopped_it_goes_on(teacher, values, monkeypatch):
     """Stopped in the third chunk, it translates the rest and no more, and ends with the same text."""
-    monkeypatch.setattr(module, "CHUNK", 10)
+    monkeypatch.setattr(synthetic, "CHUNK", 10)
     chunks, stream = [], Translator.stream
 
     def stopping(self, lines, **how):
@@ -102,13 +102,6 @@ def test_stopped_it_goes_on(teacher, values, monkeypatch):
     assert chunks[:4] == [10, 10, 10, 10]
     texts = [(out / "distilled" / "0" / name).read_text().splitlines() for name in ("source.txt", "target.txt")]
     assert texts[1] == [text or "-" for text in Translator(teacher).translate(texts[0])]
-
-
-def test_half_a_line_is_taken_back(tmp_path):
-    (tmp_path / "t").write_bytes(b"one\ntwo\nthr")
-    assert module._count_complete_lines(tmp_path / "t") == 2
-    assert (tmp_path / "t").read_bytes() == b"one\ntwo\n"
-    assert module._count_complete_lines(tmp_path / "none") == 0
 
 
 def test_what_a_student_inherits(translator):

@@ -66,6 +66,7 @@ def run_check(options: argparse.Namespace) -> int:
     from undivided.data.check.rules import bits_of
     from undivided.data.check.run import CheckOptions, hold_out
     from undivided.data.encodings import check_encoding
+    from undivided.formats.protection import find_placeholders
 
     if options.rules:
         print(list_rules())
@@ -82,7 +83,7 @@ def run_check(options: argparse.Namespace) -> int:
     console = Console(options.quiet)
     bits = bits_of(removed)
     progress = Progress(console, "checked pairs", None)
-    settings = CheckOptions(options.max_chars, bits, _placeholders, progress.advance)
+    settings = CheckOptions(options.max_chars, bits, find_placeholders, progress.advance)
     known = hold_out(held, options.max_chars) if trained else None
     reports = []
     for number, corpus in enumerate([*trained, *held]):
@@ -126,13 +127,6 @@ def _removed_rules(remove: str, keep: str) -> list[str]:
             if name not in RULES:
                 raise InputError(f"{flag} {name}: no such rule{suggest(name, list(RULES))}; `undivided check --rules` lists them")
     return [name for name, rule in RULES.items() if (rule.removes or name in added) and name not in kept]
-
-
-def _placeholders(text: str) -> list[str]:
-    """What both sides of a pair must share."""
-    from undivided.formats.protection import find_protected
-
-    return [each.text for each in find_protected(text) if each.kind in ("placeholder", "tag", "entity", "url", "email")]
 
 
 def _open_corpus(names: Sequence[str], options: argparse.Namespace) -> PairSource:
