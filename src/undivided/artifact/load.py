@@ -206,14 +206,20 @@ def _single_stack(contents: _Contents, device: torch.device | None) -> SingleSta
     return SingleStackArtifact(recipe, contents.tokenizer, model, contents.facts)
 
 
+AVERAGED = "ema.safetensors"
+"""The running average of the weights, in a checkpoint."""
+
+
 def _read_model(contents: _Contents, make: Callable[[], Model], device: torch.device | None) -> Model:
     """Read the weights of a model whose other parts were read before."""
     from undivided.artifact.weights import WEIGHTS, build_model
 
     folder = contents.unchanged_folder()
-    model = build_model(contents.recipe.model, make, folder, device)
+    # A training that keeps a running average is measured with that, and ends with it.
+    name = AVERAGED if contents.checkpoint is not None and (folder / AVERAGED).is_file() else WEIGHTS
+    model = build_model(contents.recipe.model, make, folder / name, device)
     # They may be read long after the folder was checked. What was damaged before they were read is damaged still.
-    manifest.verify_part(folder, WEIGHTS)
+    manifest.verify_part(folder, name)
     contents.unchanged_folder()
     return model
 

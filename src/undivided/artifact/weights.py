@@ -100,9 +100,8 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
         raise OSError(errno.ENOSPC if full else errno.EIO, str(error), str(path)) from None
 
 
-def build_model(config: ModelConfig, make: Callable[[], Model], folder: Path, device: torch.device | None) -> Model:
-    """A model with the weights of a folder, which are checked before any memory is allocated."""
-    path = folder / WEIGHTS
+def build_model(config: ModelConfig, make: Callable[[], Model], path: Path, device: torch.device | None) -> Model:
+    """A model with the weights of a file, which are checked before any memory is allocated."""
     check_weights(config, make, path)
     with _SkipInitialisation():
         model = make()
