@@ -223,13 +223,20 @@ def _single_stack(contents: _Contents, device: torch.device | None) -> SingleSta
     return SingleStackArtifact(recipe, contents.tokenizer, model, contents.facts)
 
 
+AVERAGED = "ema.safetensors"
+"""The running average of the weights, in a checkpoint."""
+
+
 def _read_model(
     contents: _Contents, config: ModelConfig, make: Callable[[], Model], device: torch.device | None, part: str
 ) -> Model:
     """Read weights whose folder was read before."""
-    from undivided.artifact.weights import build_model
+    from undivided.artifact.weights import WEIGHTS, build_model
 
     folder = contents.unchanged_folder()
+    if part == WEIGHTS and contents.checkpoint is not None and (folder / AVERAGED).is_file():
+        # A training that keeps a running average is measured with that, and ends with it.
+        part = AVERAGED
     model = build_model(config, make, folder / part, device)
     # They may be read long after the folder was checked. What was damaged before they were read is damaged still.
     manifest.verify_part(folder, part)

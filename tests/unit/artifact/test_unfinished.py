@@ -3,10 +3,13 @@
 import shutil
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 from samples import sentences, write_lines
 from undivided import InputError, Translator
-from undivided.artifact import find_unfinished
+from undivided.artifact import find_unfinished, load_artifact
+from undivided.core import manifest
 
 LINE = sentences(1, seed=9)[0][0]
 
@@ -31,6 +34,17 @@ def test_a_damaged_checkpoint_is_passed_over(stopped):
     (last / "model.safetensors").write_bytes(b"half")
     assert find_unfinished(stopped).checkpoint < last
     assert Translator(stopped, engine="torch").translate(LINE)
+
+
+def test_of_a_running_average_that_is_what_serves(stopped):
+    """As in validation and at the end: mid-way it is far better than the weights themselves."""
+    last = find_unfinished(stopped).checkpoint
+    mean = {name: tensor / 2 for name, tensor in load_file(last / "model.safetensors").items()}
+    save_file(mean, last / "ema.safetensors")
+    manifest.write(last, [path.name for path in last.iterdir() if path.name != manifest.NAME])
+    found = dict(load_artifact(stopped).model.named_parameters())
+    assert found.keys() == mean.keys()
+    assert all(torch.equal(found[name], mean[name]) for name in mean)
 
 
 def test_average_takes_what_is_there(run, stopped, tmp_path):
