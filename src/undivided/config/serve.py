@@ -74,6 +74,10 @@ class ServeConfig:
         flags=("--queue-tokens",),
         at_least=1,
     )
+    queue_requests: int = setting(
+        20, "requests that wait or are under way; half a batch and a quarter second of work are always accepted",
+        flags=("--queue-requests",), at_least=1,
+    )  # fmt: skip
     queue_seconds: float = setting(
         2.5,
         "the same, in seconds of work as measured; half a batch is always accepted",

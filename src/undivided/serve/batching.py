@@ -1,18 +1,17 @@
 """Requests of all clients share batches: a bounded queue, batches by tokens with a small deadline, engine work in threads.
 
-Everything here but `_run` happens on the event loop. Jobs take turns, one text of each, so that a request with many texts does
-not hold up one with a single text; the texts of documents only fill what others leave.
+Everything here but `_run` happens on the event loop. Jobs take turns, an eighth of a batch at most, so that a request with many
+texts does not hold up one with a single text; the texts of documents only fill what others leave.
 """
 
 from __future__ import annotations
 
 import asyncio
 import copy
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from undivided.config.serve import ServeConfig
@@ -25,6 +24,9 @@ from undivided.serve.errors import Refusal, busy
 
 LANES = 2
 """Batches that a parallel engine is given at once: while one ends, the next is there already."""
+
+SOON = 0.25
+"""Seconds of work that are accepted of however many requests."""
 
 DOCUMENT_TEXTS = 16
 """Texts of documents in a batch at most, so that a sentence that comes meanwhile waits for no more than these."""
@@ -69,6 +71,8 @@ class Runner(Protocol):
 
     lanes: int
     """Batches that it is given at once."""
+    engines: int
+    """Batches that it works on at once, each as fast as if it were alone."""
 
     def run(self, texts: Sequence[Text], group: Group, n_best: int) -> list[Translation]:
         """Translate a batch; called in a thread."""
@@ -79,6 +83,8 @@ class Runner(Protocol):
 
 class OwnEngine:
     """The engine of this process."""
+
+    engines = 1
 
     def __init__(self, translator: Translator) -> None:
         self.translator, self.lanes = translator, LANES if translator.engine.is_parallel else 1
@@ -103,10 +109,11 @@ class _Job:
     is_document: bool
     done: asyncio.Future[None]
     on_result: Callable[[int, Translation], None]
+    arrived: float
+    """By the clock of the event loop."""
     taken: int = 0
     finished: int = 0
     is_closed: bool = False
-    arrived: float = field(default_factory=time.monotonic)
 
     @property
     def waiting_tokens(self) -> int:
@@ -128,23 +135,33 @@ class Batcher:
     def __init__(self, runner: Runner, config: ServeConfig) -> None:
         self.runner, self.config, self.lanes = runner, config, runner.lanes
         self.most = max(1, config.batch_tokens // 8)
-        """What one job counts for at most."""
+        """What one job counts for at most, and what a batch takes of it in one turn."""
         self._pool = ThreadPoolExecutor(self.lanes, thread_name_prefix=ENGINE_THREAD)
         self._jobs: dict[bool, deque[_Job]] = {False: deque(), True: deque()}
-        self._busy = 0
+        self._busy = self._under_way = 0
+        self._half_done = 0.0
+        """When half of what is under way is probably done: a batch that starts sooner would be smaller, and no answer earlier."""
         self.queued_tokens = 0
         """Source subwords that wait, those of documents aside: these wait for their turn before they come here."""
         self.load = 0
         """The weight of all jobs that wait or are under way."""
+        self.requests = 0
+        """How many these are, documents aside."""
         self.rate = 0.0
         """Source subwords in a second, as measured; 0 is not yet."""
         self.batches = self.translated_texts = self.translated_tokens = 0
         self._timer: asyncio.TimerHandle | None = None
 
     def check_room(self) -> None:
-        """Refuse where too much is to be done already."""
-        if self.load >= self.room:
+        """Refuse where too much is to be done already: beyond so many requests each waits longer, and no more are answered."""
+        is_crowded = self.requests >= self.config.queue_requests and self.load >= self.least
+        if is_crowded or self.load >= self.room:
             raise busy(self.load / max(1.0, self.rate))
+
+    @property
+    def least(self) -> int:
+        """The load that is accepted however many requests it is of: half a batch, or what is done in a moment."""
+        return max(self.config.batch_tokens // 2, round(self.rate * SOON))
 
     @property
     def room(self) -> int:
@@ -171,10 +188,12 @@ class Batcher:
             results[index] = result
             on_result(index, result)
 
-        job = _Job(texts, group, n_best, is_document, asyncio.get_running_loop().create_future(), collect)
+        loop = asyncio.get_running_loop()
+        job = _Job(texts, group, n_best, is_document, loop.create_future(), collect, loop.time())
         self._jobs[is_document].append(job)
         self.queued_tokens += 0 if is_document else job.waiting_tokens
         self.load += job.weight(self.most)
+        self.requests += not is_document
         self._wake()
         try:
             await job.done
@@ -187,6 +206,7 @@ class Batcher:
         if not job.is_closed:
             job.is_closed = True
             self.load -= job.weight(self.most)
+            self.requests -= not job.is_document
             if job.taken < len(job.texts):
                 self.queued_tokens -= 0 if job.is_document else job.waiting_tokens
                 self._jobs[job.is_document].remove(job)
@@ -196,11 +216,12 @@ class Batcher:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        loop = asyncio.get_running_loop()
         while self._busy < self.lanes and any(self._jobs.values()):
             oldest = min(jobs[0].arrived for jobs in self._jobs.values() if jobs)
-            left = oldest + self.config.batch_delay * (1 + 3 * (self._busy > 0)) - time.monotonic()
-            if left > 0 and self.queued_tokens < self.config.batch_tokens:
-                self._timer = asyncio.get_running_loop().call_later(left, self._wake)
+            due = max(oldest + self.config.batch_delay, self._half_done if self._busy >= self.runner.engines else 0.0)
+            if due > loop.time() and self.queued_tokens < self.config.batch_tokens:
+                self._timer = loop.call_at(due, self._wake)
                 return
             self._start(self._take())
 
@@ -215,38 +236,42 @@ class Batcher:
         return items
 
     def _take_turns(self, jobs: deque[_Job], group: Group, tokens: int, count: int, items: list[_Item]) -> None:
-        """Take one text of each job of a group in turn, while there is room: the last may be larger than what is left."""
+        """Take a turn of each job of a group, while there is room: the last text may be larger than what is left."""
         passed = 0
-        while jobs and passed < len(jobs) and count > 0:
-            job = jobs[0]
+        while jobs and passed < len(jobs) and count > 0 and tokens > 0:
+            job, turn = jobs[0], self.most
             if job.group != group:
                 jobs.rotate(-1)
                 passed += 1
                 continue
-            if tokens <= 0:
-                return
-            size = job.texts[job.taken].tokens
-            items.append(_Item(job, job.taken))
-            job.taken, passed = job.taken + 1, 0
-            tokens, count = tokens - size, count - 1
-            self.queued_tokens -= 0 if job.is_document else size
+            passed = 0
+            while job.taken < len(job.texts) and count > 0 and tokens > 0:
+                size = job.texts[job.taken].tokens
+                if size > turn < self.most:
+                    jobs.rotate(-1)
+                    break
+                items.append(_Item(job, job.taken))
+                job.taken += 1
+                tokens, count, turn = tokens - size, count - 1, turn - size
+                self.queued_tokens -= 0 if job.is_document else size
             if job.taken == len(job.texts):
                 jobs.popleft()
-            else:
-                jobs.rotate(-1)
 
     def _start(self, items: list[_Item]) -> None:
         """Give a batch to a thread."""
-        self._busy += 1
-        started = time.monotonic()
         loop = asyncio.get_running_loop()
+        self._busy += 1
+        self._under_way += _tokens(items, documents=False)
+        started = loop.time()
+        self._half_done = started + self._under_way / (2 * self.rate) if self.rate else 0.0
         future = loop.run_in_executor(self._pool, self._run, [item.job.texts[item.place] for item in items], *_what(items))
         future.add_done_callback(lambda found: self._finish(items, started, found))
 
     def _finish(self, items: list[_Item], started: float, found: asyncio.Future[list[Translation | Exception]]) -> None:
         """Hand out the results of a batch."""
         self._busy -= 1
-        seconds, tokens = max(1e-4, time.monotonic() - started), _tokens(items)
+        self._under_way -= _tokens(items, documents=False)
+        seconds, tokens = max(1e-4, asyncio.get_running_loop().time() - started), _tokens(items)
         rate = tokens / seconds * (1 + self._busy)
         self.rate += (0.2 if self.rate else 1.0) * (rate - self.rate)
         self.batches, self.translated_texts = self.batches + 1, self.translated_texts + len(items)
@@ -288,8 +313,8 @@ class Batcher:
         await asyncio.to_thread(self.runner.close)
 
 
-def _tokens(items: Sequence[_Item]) -> int:
-    return sum(item.job.texts[item.place].tokens for item in items)
+def _tokens(items: Sequence[_Item], documents: bool = True) -> int:
+    return sum(item.job.texts[item.place].tokens for item in items if documents or not item.job.is_document)
 
 
 def _what(items: Sequence[_Item]) -> tuple[Group, int]:

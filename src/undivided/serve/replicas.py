@@ -80,7 +80,7 @@ class Replicas:
 
     def __init__(self, handle: Any, name: str, config: ServeConfig) -> None:
         self.handle, self.name, self.seconds = handle, name, max(BATCH_SECONDS, config.request_timeout)
-        self.lanes = LANES * config.replicas
+        self.engines, self.lanes = config.replicas, LANES * config.replicas
 
     def run(self, texts: Sequence[Text], group: Group, n_best: int) -> list[Translation]:
         """Let a replica translate a batch; another one where it dies."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import gc
 import json
 import logging
 import signal
@@ -135,6 +136,9 @@ async def _serve(job: Job, listener: socket.socket, on_ready: Callable[[], None]
     )
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
     server = Server(config, guard, service, on_ready)
+    # What was loaded lives as long as the server: each full collection would go through all of it while requests wait.
+    gc.collect()
+    gc.freeze()
     await server.serve(sockets=[listener])
     with suppress(TimeoutError):  # A batch that nobody waits for any more may still be in the engine.
         await asyncio.wait_for(service.close(), ENGINE_GRACE)
