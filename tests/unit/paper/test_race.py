@@ -1,6 +1,7 @@
 """`undivided paper race`: entrants of equal size, the same budget, a report, and nothing trained twice."""
 
 import dataclasses
+import functools
 import json
 
 import pytest
@@ -12,6 +13,7 @@ from undivided.config import CorpusFiles, ModelConfig, build_recipe
 from undivided.config.yaml_file import read_yaml
 from undivided.core.errors import InputError
 from undivided.models import make_model
+from undivided.paper.race import trials
 from undivided.paper.race.curves import Point, bleu_at, curve_chart, curve_lines, leaders, read_curve
 from undivided.paper.race.race import (
     ENTRANTS,
@@ -24,7 +26,8 @@ from undivided.paper.race.race import (
     settings_for,
 )
 from undivided.paper.race.reach import gradients, measure_reach
-from undivided.paper.race.trials import Trial, best_trial, describe_trials
+from undivided.paper.race.trials import Trial, TrialPlan, best_trial, describe_trials, trial_settings
+from undivided.paper.runs import Part
 
 RECIPES = {"transformer": "en-de", "recurrent": "recurrent", "convolutional": "convolutional"}
 TINY = """
@@ -162,34 +165,46 @@ def test_the_race_runs_reports_and_goes_on(tmp_path, run):
     assert "started there with other settings" in refused.err
 
 
-def test_trials_choose_rate_and_dropout_on_validation(tmp_path, run):
+def test_trials_choose_rate_and_dropout_on_validation(tmp_path, run, monkeypatch):
+    monkeypatch.setattr(trials, "TrialPlan", functools.partial(TrialPlan, factors=(2.0,)))
     recipe = tmp_path / "tiny.yaml"
     recipe.write_text(TINY)
-    files, valid = write_pairs(tmp_path, "train", sentences(40)), write_pairs(tmp_path, "valid", sentences(6, seed=2))
+    files, valid = write_pairs(tmp_path, "train", sentences(40)), write_pairs(tmp_path, "valid", sentences(4, seed=2))
     command = [
         "paper", "race", recipe, "--train", *files, "--valid", *valid, "--source-lang", "en", "--target-lang", "de",
-        "--models", "transformer,gru", "--seeds", "2", "--seeded", "transformer", "--trials", "5", "--out", tmp_path / "race",
+        "--models", "transformer", "--trials", "5", "--minutes", "5", "--out", tmp_path / "race",
     ]  # fmt: skip
     ran = run(*command)
     assert ran.code == 0, ran.err
-    assert "15 of 15 trainings to do: about " in ran.err
-    figures = json.loads((tmp_path / "race" / "report.json").read_text())
-    assert [len(figures[name]["bleu"]) for name in ("gru", "transformer")] == [1, 2]
-    for name, entry in figures.items():
-        tried = entry["trials"]
-        assert {(each["rate"], each["dropout"]) for each in tried} == {(r, d) for r in (0.0025, 0.005, 0.01) for d in (0.1, 0.3)}
-        best = best_trial([Trial(**each) for each in tried])
-        config = json.loads((tmp_path / "race" / f"{name}-1" / "config.json").read_text())
-        assert str(best.rate) in json.dumps(config)
-    report = (tmp_path / "race" / "report.md").read_text(encoding="utf-8")
-    assert "6 trainings of 5 minutes each" in report
-    assert "seeds 1 to 2 (1 seed of GRU, fixed context)" in report
+    assert "3 of 3 trainings to do: about 15:00 min" in ran.err
+    entry = json.loads((tmp_path / "race" / "report.json").read_text())["transformer"]
+    tried = [Trial(**each) for each in entry["trials"]]
+    assert [(each.rate, each.dropout) for each in tried] == [(0.01, 0.1), (0.01, 0.3)]
+    chosen = json.loads((tmp_path / "race" / "transformer-1" / "training" / "recipe.json").read_text())["recipe"]
+    assert (chosen["train"]["rate"], chosen["model"]["dropout"]) == best_trial(tried)[:2]
+    assert "2 trainings of 5 minutes each" in (tmp_path / "race" / "report.md").read_text(encoding="utf-8")
+
+
+def test_which_trials_and_which_seeds(shipped, tmp_path):
+    plan_of_all = TrialPlan(3.0)
+    values = settings_for(plan(shipped, tmp_path), "gru-attention")
+    found = trial_settings(plan_of_all, values, tmp_path)
+    rate = build_recipe(values).train.rate
+    assert {(each["train"]["rate"], each["model"]["dropout"]) for each in found} == {
+        (round(rate * factor, 6), dropout) for factor in (0.5, 1, 2) for dropout in (0.1, 0.3)
+    }
+    assert len({each["train"]["out"] for each in found}) == 6
+    assert {each["train"]["minutes"] for each in found} == {3.0}
+    config = dataclasses.replace(plan(shipped, tmp_path), seeds=3, seeded=("transformer",), part=Part(2, 2))
+    names = config.part.of(config.names)
+    assert config.runs(["rnn", "transformer"]) == [("rnn", 1), ("transformer", 1), ("transformer", 2), ("transformer", 3)]
+    assert sorted(names + Part(1, 2).of(config.names)) == sorted(ENTRANTS)
 
 
 def test_the_best_trial():
-    trials = [Trial(0.1, 0.1, 3.0, 9.0), Trial(0.2, 0.1, 4.0, 9.5), Trial(0.3, 0.1, 4.0, 9.1)]
-    assert best_trial(trials).rate == 0.3
-    assert "**rate 0.3, dropout 0.1: 4.00 (9.10)**" in describe_trials(trials)
+    tried = [Trial(0.1, 0.1, 3.0, 9.0), Trial(0.2, 0.1, 4.0, 9.5), Trial(0.3, 0.1, 4.0, 9.1)]
+    assert best_trial(tried).rate == 0.3
+    assert "**rate 0.3, dropout 0.1: 4.00 (9.10)**" in describe_trials(tried)
 
 
 def curve(*points):

@@ -54,10 +54,12 @@ def write_report(config: DistanceConfig, results: Sequence[RunResult], path: Pat
         "",
         *_conclusions(config, cells),
         "",
+        *(["One seed each: another may learn what this one did not, or fail where it did not.", ""] if config.seeds == 1 else []),
         "## Beside it: the maximum path length of Table 1",
         "",
         "Layers, or for recurrent models steps, between the answer and the query at distance n. *Sees* is how far back the last "
-        "state of the model trained here can see at all.",
+        "state of the model trained here can see at all. Table 1 has kernels around a position; "
+        "those here are causal and reach twice as far.",
         "",
         _paths(config, longest),
         "",
