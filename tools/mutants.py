@@ -129,25 +129,36 @@ def check_baseline(mutants: Sequence[Mutant], jobs: int, timeout: float) -> list
         return [output for code, output in results if code != 0]
 
 
-def as_table(outcomes: Sequence[Outcome]) -> str:
+def as_row(outcome: Outcome) -> str:
+    """A line of the report."""
+    mutant = outcome.mutant
+    killer = f"`{outcome.killer}`" if outcome.killer else f"**{outcome.survived}**"
+    cells = (mutant.name, f"`{mutant.file}`", mutant.promise, killer, f"{outcome.seconds:.0f}")
+    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+
+
+def join_rows(before: str, outcomes: Iterable[Outcome], names: Iterable[str]) -> list[str]:
+    """The lines of a report, in the order of the names: those of today's outcomes, else those that it had before."""
+    known = {row.split(" | ", 1)[0].removeprefix("| "): row for row in before.splitlines() if re.match(r"\| [a-z0-9-]+ \| `", row)}
+    known |= {each.mutant.name: as_row(each) for each in outcomes}
+    return [known[name] for name in names if name in known]
+
+
+def as_table(rows: Sequence[str]) -> str:
     """The report, as Markdown."""
-    killed = sum(not each.survived for each in outcomes)
+    killed = sum("**" not in row for row in rows)
     lines = [
         "# Mutants",
         "",
         "Made by `make mutants` (tools/mutants.py). Each row is a fault put by hand into a copy of the package, the promise that",
-        "it breaks, and the test that notices it. A survivor fails the target.",
+        "it breaks, and the test that notices it. A survivor fails the target. A run by name renews the rows of its mutants alone.",
         "",
-        f"{killed} of {len(outcomes)} are killed.",
+        f"{killed} of {len(rows)} are killed.",
         "",
         "| mutant | in | promise | killed by | s |",
         "|---|---|---|---|---|",
     ]
-    for each in outcomes:
-        killer = f"`{each.killer}`" if each.killer else f"**{each.survived}**"
-        cells = (each.mutant.name, f"`{each.mutant.file}`", each.mutant.promise, killer, f"{each.seconds:.0f}")
-        lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *rows]) + "\n"
 
 
 def main() -> int:
@@ -155,7 +166,7 @@ def main() -> int:
     from mutations import MUTANTS
 
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help="only these mutants; the report is then left as it is")
+    parser.add_argument("names", nargs="*", help="only these mutants; of the report, only their rows are renewed")
     parser.add_argument("--jobs", type=int, default=2, help="mutants at a time")
     parser.add_argument("--timeout", type=float, default=300, help="seconds for the tests of a mutant")
     parser.add_argument("--no-baseline", action="store_true", help="do not run the tests on the unchanged package first")
@@ -175,10 +186,9 @@ def main() -> int:
         for each in pool.map(lambda mutant: try_mutant(mutant, given.timeout), chosen):
             outcomes.append(each)
             print(f"{each.mutant.name:32} {each.seconds:5.0f} s  {each.killer or each.survived}", flush=True)
-    table = as_table(outcomes)
+    table = as_table(join_rows(REPORT.read_text(encoding="utf-8"), outcomes, [mutant.name for mutant in MUTANTS]))
     print(f"\n{table}")
-    if not given.names:
-        REPORT.write_text(table, encoding="utf-8")
+    REPORT.write_text(table, encoding="utf-8")
     return 1 if any(each.survived for each in outcomes) else 0
 
 

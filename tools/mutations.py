@@ -2,6 +2,7 @@
 # ruff: noqa: E501
 
 from mutants import Mutant
+from mutations_files import FILES
 
 EQ_1 = "paper/test_section_3_2_attention.py::"
 STACKS = "paper/test_section_3_1_stacks.py::"
@@ -551,4 +552,4 @@ CLI = (
     ),
 )  # fmt: skip
 
-MUTANTS = (*NN, *BACKEND, *MODELS, *TRAINING, *DATA, *CORE, *INFERENCE, *LOOK, *PAPER, *CLI)
+MUTANTS = (*NN, *BACKEND, *MODELS, *TRAINING, *DATA, *CORE, *INFERENCE, *LOOK, *PAPER, *CLI, *FILES)

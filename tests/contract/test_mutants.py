@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
-from mutants import Mutant, apply, find_stale  # noqa: E402
+from mutants import Mutant, Outcome, apply, as_table, find_stale, join_rows  # noqa: E402
 from mutations import MUTANTS  # noqa: E402
 
 
@@ -59,3 +59,16 @@ def test_the_report_lists_the_mutants_of_today():
     rows = re.findall(r"^\| ([a-z0-9-]+) \| `", report, re.MULTILINE)
     assert rows == [mutant.name for mutant in MUTANTS], "run make mutants"
     assert f"{len(rows)} of {len(rows)} are killed." in report
+
+
+def test_a_run_by_name_renews_its_rows_alone():
+    one, two, three = (Mutant(name, f"promise of {name}", "a.py", "x", "y", ()) for name in ("one", "two", "three"))
+    before = as_table(join_rows("", [Outcome(one, "t::a", "", 1), Outcome(two, "", "SURVIVED: 1 passed", 2)], ["one", "two"]))
+    assert "1 of 2 are killed" in before
+    after = as_table(join_rows(before, [Outcome(two, "t::b", "", 3), Outcome(three, "t::c", "", 4)], ["three", "two", "one"]))
+    assert "3 of 3 are killed" in after
+    assert [row for row in after.splitlines() if "a.py" in row] == [
+        "| three | `a.py` | promise of three | `t::c` | 4 |",
+        "| two | `a.py` | promise of two | `t::b` | 3 |",
+        "| one | `a.py` | promise of one | `t::a` | 1 |",
+    ]
