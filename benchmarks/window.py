@@ -159,13 +159,13 @@ def cost(options: argparse.Namespace) -> list[str]:
 
 def articles(options: argparse.Namespace) -> dict[str, Path]:
     """The words of the treebank's articles in order, one sentence a line."""
-    from undivided.paper.parsing.trees import read_trees, words
+    from undivided.paper.parsing.trees import read_training_trees, words
 
     home, found = CORPORA / "craft-trees", {}
     for part in ("train", "dev", "test"):
         found[part] = options.out / f"{part}.txt"
         if not found[part].exists():
-            (trees,) = read_trees(home / f"{part}.mrg")
+            trees, _ = read_training_trees(home / f"{part}.mrg")  # a few lines are no trees
             found[part].write_text("".join(" ".join(words(tree)) + "\n" for tree in trees), encoding="utf-8")
     return found
 

@@ -26,15 +26,15 @@ def write_report(config: RaceConfig, found: Race, path: Path, arguments: Sequenc
     runs = found.runs
     first = next(iter(runs.values()))[0]
     bins = length_bins(first.source_words)
-    spent = [each.result.seconds / 60 for row in runs.values() for each in row]
+    spent = [each.curve[-1].minutes for row in runs.values() for each in row]
     lang = str(config.recipes["transformer"].get("data", {}).get("target_lang", ""))
     lines = report.head(f"The race on {Path(config.test.source).stem}: the Transformer and the models before it", arguments)
     lines += [
         f"{plural(len(spent), 'training')} of {min(spent):.1f}–{max(spent):.1f} minutes, {_seeds(runs)}, on the same "
         f"text, subwords and batches; widths are chosen so that all have about the same number of parameters ({_spread(runs)}). "
         f"BLEU `{signature(lang)}` with the recipe's beam; perplexity per subword. Speeds are target tokens per second on the "
-        "machine above, for translation with PyTorch. Recurrent encoders are bidirectional and attention is additive; without "
-        "attention the decoder sees only the encoder's final state.",
+        "machine above, for translation with PyTorch. Tested is the model of a training's best validation. Recurrent encoders are "
+        "bidirectional and attention is additive; without attention the decoder sees only the encoder's final state.",
         "",
         shown := _table(runs),
         "",
@@ -143,7 +143,7 @@ def _table(runs: Runs) -> str:
         bleus, counts = _bleus(row), _counts(row)
         low, high = report.bootstrap_interval(bleu_of, counts.sum(axis=0)) if len(counts) else (0.0, 0.0)
         perplexity = np.mean([np.exp(log_perplexity_of(np.array(each.result.nll_counts).sum(axis=0))) for each in row])
-        steps = np.mean([each.result.steps for each in row])
+        steps = np.mean([each.curve[-1].step for each in row])
         cells = [ENTRANTS[name].name, f"{row[0].result.parameters:,}", f"{steps:,.0f}", f"{np.mean(bleus):.2f}"]
         cells += [" ".join(f"{bleu:.2f}" for bleu in bleus), report.interval(low, high), f"{perplexity:.2f}"]
         rows.append([*cells, f"{_training_rate(row):,.0f}", f"{_translation_rate(row):,.0f}"])
@@ -184,8 +184,9 @@ def _figures(runs: Runs, bins: Sequence[tuple[int, int]]) -> dict[str, dict[str,
     return {
         name: {
             "parameters": row[0].result.parameters,
-            "steps": [each.result.steps for each in row],
-            "seconds": [each.result.seconds for each in row],
+            "steps": [each.curve[-1].step for each in row],
+            "seconds": [60 * each.curve[-1].minutes for each in row],
+            "step of the tested model": [each.result.steps for each in row],
             "bleu": _bleus(row),
             "bleu by length": {_range(*each): _in_bin(row, *each) for each in bins},
             "training tokens a second": _training_rate(row),
