@@ -11,7 +11,7 @@ from undivided.config import SearchConfig
 from undivided.data.subwords import Subwords, to_one_line
 from undivided.inference.engines.contract import Engine
 from undivided.inference.hypothesis import Hypothesis
-from undivided.inference.loops import is_looped
+from undivided.inference.loops import is_looped, is_looped_text
 from undivided.inference.pieces import Limits, Piece, join_blank, split_again, split_dense, split_line
 
 Why = Literal["", "sentences", "long", "short"]
@@ -119,9 +119,11 @@ def is_short(source: Sequence[int], found: Hypothesis, ratio: float) -> bool:
     return len(source) >= LEAST_TOKENS and len(found.tokens) + 1 < SHORT * ratio * len(source)
 
 
-def find_looped(text: EncodedText, hypotheses: Sequence[Sequence[Hypothesis]]) -> bool:
-    """Whether the translation of a piece repeats itself, and not because its source does."""
-    return any(is_looped(ids, found[0].tokens) for ids, found in zip(text.ids, hypotheses, strict=True) if found)
+def find_looped(text: EncodedText, hypotheses: Sequence[Sequence[Hypothesis]], found: Translation) -> bool:
+    """Whether a translation, or that of a piece, repeats itself, and not because its source does."""
+    return is_looped_text(found.source, found.text) or any(
+        is_looped(ids, best[0].tokens) for ids, best in zip(text.ids, hypotheses, strict=True) if best
+    )
 
 
 def share_unknown(text: str, rows: Sequence[Sequence[int]], subwords: Subwords) -> float:

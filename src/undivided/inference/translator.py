@@ -247,7 +247,7 @@ class Translator:
         for index, hypotheses in self._search(requests, texts, config):
             short = self._find_short(texts[index], hypotheses)
             found = decode_translation(requests[index].text, texts[index], hypotheses, tokenizer.target)
-            looped = find_looped(texts[index], hypotheses)
+            looped = find_looped(texts[index], hypotheses, found)
             results[index] = dataclasses.replace(found, short=any(short), looped=looped)
             if any(short) and config.sentences and not config.sample:
                 again[index] = encode_again(texts[index], short, tokenizer.source, self.limits)
@@ -292,8 +292,7 @@ class Translator:
         wanted, better = [again[index] for index in chosen], {}
         for place, hypotheses in self._search([requests[index] for index in chosen], wanted, config) if chosen else ():
             if not any(self._find_short(wanted[place], hypotheses)):
-                text, target = requests[chosen[place]].text, self.artifact.tokenizer.target
-                better[chosen[place]] = decode_translation(text, wanted[place], hypotheses, target)
+                better[chosen[place]] = self._decode(requests[chosen[place]].text, wanted[place], hypotheses)
         return better
 
     def _break_loops(
@@ -304,10 +303,8 @@ class Translator:
             return {}
         blocked, chosen, better = dataclasses.replace(config, no_repeat_ngram=BLOCKED), [texts[index] for index in looped], {}
         for place, hypotheses in self._search([requests[index] for index in looped], chosen, blocked):
-            found = decode_translation(requests[looped[place]].text, chosen[place], hypotheses, self.artifact.tokenizer.target)
-            still = find_looped(chosen[place], hypotheses) or not found.finished
-            short = any(self._find_short(chosen[place], hypotheses))
-            better[looped[place]] = dataclasses.replace(found, looped=still, short=short)
+            found = self._decode(requests[looped[place]].text, chosen[place], hypotheses)
+            better[looped[place]] = dataclasses.replace(found, looped=found.looped or not found.finished)
         return better
 
     def _find_lost(
@@ -324,7 +321,9 @@ class Translator:
     def _decode(self, source: str, text: EncodedText, hypotheses: Sequence[Sequence[Hypothesis]]) -> Translation:
         """Hypotheses → translation, with what is odd about it."""
         found = decode_translation(source, text, hypotheses, self.artifact.tokenizer.target)
-        return dataclasses.replace(found, looped=find_looped(text, hypotheses), short=any(self._find_short(text, hypotheses)))
+        return dataclasses.replace(
+            found, looped=find_looped(text, hypotheses, found), short=any(self._find_short(text, hypotheses))
+        )
 
     def _obey_terms(
         self, requests: Sequence[Request], results: list[Translation], limits: Limits, config: SearchConfig

@@ -99,6 +99,22 @@ def test_a_translation_that_is_too_short_is_tried_again_in_pieces(lazy, run):
     ]
 
 
+class Babbling(Lazy):
+    """An engine that gives up on long texts, and repeats a word of shorter ones."""
+
+    def search(self, sources, config, prefixes, keys):
+        for place, ids in enumerate(sources):
+            tokens = [token for token in ids if token != EOS]
+            yield place, [Hypothesis(tokens[:1] * len(tokens) if len(ids) <= self.limit else tokens[:2], -1.0, -1.0, True)]
+
+
+def test_pieces_that_loop_are_flagged(lazy, monkeypatch):
+    translator = lazy(40)
+    monkeypatch.setattr(translator, "engine", Babbling(40))
+    found = next(translator.stream([LONG], no_repeat_ngram=3))
+    assert (found.split, found.looped, translator.judge(found).name) == ("short", True, "looped")
+
+
 def test_and_flagged_where_that_does_not_help(lazy):
     translator = lazy(2)
     found = next(translator.stream([LONG]))

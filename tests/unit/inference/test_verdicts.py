@@ -17,7 +17,7 @@ from undivided.core.console import Console
 from undivided.core.errors import InputError
 from undivided.inference import translator as translator_room
 from undivided.inference.hypothesis import Hypothesis
-from undivided.inference.loops import is_looped, longest_loop
+from undivided.inference.loops import is_looped, is_looped_text, longest_loop
 from undivided.inference.report import NotSound, open_account
 from undivided.inference.translation import Translation
 from undivided.inference.verdicts import LEAST_CHARACTERS, SOUND, Usual, Verdict, calibrate, judge
@@ -120,6 +120,21 @@ def test_a_model_that_is_seldom_short_says_so_of_every_short_translation():
 )
 def test_loops(tokens, longest):
     assert longest_loop(tokens) == longest
+
+
+@pytest.mark.parametrize(
+    ("source", "output", "is_loop"),
+    [
+        ("color", "die die die die die Farbe", True),
+        ("color", "die die die die Farbe", False),
+        ("color", "in der " * 5, True),
+        ("no no no no no", "nein nein nein nein nein", False),
+        ("a table", "- - - - - - | | | | | | |", False),
+        ("x" * 300, "der der der der der", True),
+    ],
+)
+def test_words_that_repeat_whatever_their_tokens(source, output, is_loop):
+    assert is_looped_text(source, output) == is_loop
 
 
 def test_a_source_that_repeats_itself_may_be_translated_so():
