@@ -69,7 +69,13 @@ def main() -> None:
         "",
         "## What each stage brought, on `val`",
         "",
-        *table(["stage", "direction", "BLEU", "chrF2", "training"], [line.split("\t") for line in stages.splitlines()]),
+        *table(
+            ["stage", "direction", "BLEU", "chrF2", "training"],
+            [
+                [cell.split()[-1] if cell.startswith(("BLEU", "chrF2")) else cell for cell in line.split("\t")]
+                for line in stages.splitlines()
+            ],
+        ),
         "",
         "## The model",
         "",

@@ -85,7 +85,8 @@ class Stages:
             found = {"facts": facts, "files": digests, "seconds": round(spent, 1)}
             write_atomic(done, json.dumps(found, indent=2, ensure_ascii=False))
         self.seconds += float(found["seconds"])
-        self.console.say(f"stage {name}: {_in_words(found['facts'])}, {duration(float(found['seconds']))}")
+        said = filter(None, (_in_words(found["facts"]), duration(float(found["seconds"]))))
+        self.console.say(f"stage {name}: {', '.join(said)}")
         return dict(found["facts"])
 
     def _check_origin(self, folder: Path, origin: Values) -> None:
