@@ -147,14 +147,15 @@ def folder(model, tmp_path, monkeypatch, kept):
 
 
 class Said(Console):
-    """Remembers what was said."""
+    """Remembers what was said, but not that this processor has no instructions for the engine int8."""
 
     def __init__(self):
         super().__init__(quiet=True)
         self.lines = []
 
     def say(self, text):
-        self.lines.append(text)
+        if not text.startswith("translating with CTranslate2, since"):
+            self.lines.append(text)
 
 
 def test_a_copy_that_came_with_the_model_is_not_believed(folder, kept):

@@ -191,7 +191,8 @@ def test_odd_text_and_its_remarks(run, tmp_path, model, inside):
     shared = run("translate", model, tmp_path / "in", "-o", tmp_path / "shared", *flags, "--workers", "1")
     assert (tmp_path / "shared").read_bytes() == (tmp_path / "plain").read_bytes()
     assert (tmp_path / "shared").read_bytes().count(b"\n") == 7
-    assert sorted(shared.err.splitlines()) == sorted(plain.err.splitlines())
+    # What the whole file looks like, no worker knows.
+    assert sorted(shared.err.splitlines()) == sorted(line for line in plain.err.splitlines() if "looks like cp1252" not in line)
     assert "line 3: not valid UTF-8" in shared.err
     assert "line 5: " in shared.err
 
