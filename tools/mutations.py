@@ -505,6 +505,20 @@ LOOK = (
         "np.exp(-TENSION * distance)", "np.exp(0 * distance)",
         ("unit/look/test_heads.py::test_the_prior_sums_to_one_and_likes_the_diagonal",),
     ),
+    Mutant(
+        "live-scale", "a live page divides by √d_k as Eq. 1 does", "look/page/engine/trace.js",
+        "each / Math.sqrt(keyWidth)", "each / keyWidth", ("browser/test_live.py::test_one_head_step_by_step",),
+    ),
+    Mutant(
+        "live-gates", "a live page of an LSTM has its gates", "look/page/engine/recurrent.js",
+        "part(0, sigmoid), part(1, sigmoid)", "part(1, sigmoid), part(0, sigmoid)",
+        ("browser/test_live_kinds.py::test_a_recurrent_translator_is_that_of_pytorch",),
+    ),
+    Mutant(
+        "live-patches", "a live page of a ViT cuts patches row by row", "look/page/engine/vision.js",
+        "(channel * height + row) * width + column", "(channel * height + column) * width + row",
+        ("browser/test_live_kinds.py::test_an_image_is_classified_as_in_pytorch",),
+    ),
 )  # fmt: skip
 
 PAPER = (

@@ -256,6 +256,7 @@ def test_one_head_step_by_step(engine, trained):
         allowed = [column <= place or use != "decoder" for column in range(len(trace["dots"]))]
         assert trace["allowed"] == allowed
         scores = torch.tensor(trace["dots"]) / width**0.5
+        assert trace["scores"] == pytest.approx(scores.tolist(), abs=1e-3)
         weights = scores.masked_fill(~torch.tensor(allowed), -torch.inf).softmax(dim=0)
         assert trace["weights"] == pytest.approx(weights.tolist(), abs=1e-4)
         assert trace["weights"] == pytest.approx(seen.attention(use)[0, head, place].tolist(), abs=1e-4)

@@ -10,6 +10,7 @@ import threading
 import numpy as np
 import pytest
 import torch
+from live_pages import check_with_axe
 
 from samples import sentences
 from undivided.artifact import Artifact
@@ -229,6 +230,13 @@ def test_every_control_has_a_name_and_can_be_reached(show, seen):
             each => each.tabIndex !== 0 || !each.getAttribute('aria-label')).length"""
     )
     assert unreachable == 0
+
+
+@pytest.mark.parametrize(("width", "dark", "language"), [(1280, True, "en"), (390, False, "ko")])
+def test_axe_finds_nothing_serious(show, seen, width, dark, language):
+    tab = show(render_page(seen), width, dark)
+    tab.locator(f".top-line input[value={language}]").check()
+    check_with_axe(tab)
 
 
 # Attention.

@@ -1,9 +1,9 @@
 """The page that shows a run learning, in a real browser: its numbers are those of the frames, and slider, keys and play work."""
 
 import time
-from pathlib import Path
 
 import pytest
+from live_pages import check_with_axe
 
 from samples import sentences, tiny_recipe, write_pairs
 from undivided.core.console import Console
@@ -12,7 +12,6 @@ from undivided.training.loop import train
 from undivided.training.watch import watch_training
 
 TEXT, TARGET = sentences(3, seed=4)[0]
-AXE = Path(__file__).parents[2] / ".venv" / "web" / "node_modules" / "axe-core" / "axe.min.js"
 SLIDER = ".timeline input"
 
 
@@ -105,8 +104,4 @@ def test_in_both_languages_without_anything_serious(show, page, width, dark, lan
     assert tab.locator(SLIDER).input_value() == "1"
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
     assert ("학습" in tab.locator("h1").text_content()) == (language == "ko")
-    if not AXE.exists():
-        pytest.skip("axe-core is not installed: make axe-core (needs npm)")
-    tab.evaluate(AXE.read_text(encoding="utf-8"))
-    found = tab.evaluate("async () => (await axe.run(document, { resultTypes: ['violations'] })).violations")
-    assert [(each["id"], each["nodes"][0]["html"][:120]) for each in found if each["impact"] in ("serious", "critical")] == []
+    check_with_axe(tab)
