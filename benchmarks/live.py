@@ -62,7 +62,9 @@ START = """async () => {
 }"""
 
 CLICK = "(element) => element.dispatchEvent(new MouseEvent('click', { bubbles: true }))"
+SCROLL = "document.scrollingElement"
 CHOICES = {
+    "the page scrolled to its end for the first time": (SCROLL, 0),
     "another head": (".multiples button", 11),
     "another layer": (".attention .controls fieldset:nth-child(2) input", 1),
     "another use": (".attention .controls fieldset:first-child input", 0),
@@ -233,7 +235,11 @@ def measure_choices(browser: Any, folder: Path, artifact: Artifact, lines: list[
     rows = []
     for name, (selector, number) in CHOICES.items():
         browser.start_tracing(page=page, categories=["toplevel", "devtools.timeline"])
-        if selector == "#live-text":
+        if selector == SCROLL:
+            for top in range(0, int(page.evaluate(f"{SCROLL}.scrollHeight")), 450):
+                page.evaluate(f"top => {{ {SCROLL}.scrollTop = top; }}", top)
+                page.wait_for_timeout(100)
+        elif selector == "#live-text":
             page.locator(selector).press_sequentially("!")
         else:
             page.locator(selector).nth(number).evaluate(CLICK)
