@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -228,18 +229,32 @@ def _noted(name: str, problems: dict[str, str]) -> Iterator[None]:
         print(f"{name} takes no part: {error}", file=sys.stderr)
 
 
-def product_rate(threads: int = CORES, side: int = 1024, seconds: float = 0.15) -> float:
-    """FLOP/s of a large float32 matrix product, now: the median of some."""
-    torch.set_num_threads(threads)
+@functools.cache
+def _products(side: int) -> list[Callable[[], object]]:
+    """A large float32 product by each library that PyTorch has: on some processors MKL, on others oneDNN is the faster one."""
     square, out = torch.randn(side, side), torch.empty(side, side)
-    torch.mm(square, square, out=out)
-    rates: list[float] = []
-    end = time.monotonic() + seconds
-    while len(rates) < 3 or time.monotonic() < end:
-        began = time.perf_counter()
-        torch.mm(square, square, out=out)
-        rates.append(2 * side**3 / (time.perf_counter() - began))
-    return statistics.median(rates)
+    found: list[Callable[[], object]] = [lambda: torch.mm(square, square, out=out)]
+    if torch.backends.mkldnn.is_available():
+        packed = torch.ops.mkldnn._reorder_linear_weight(square)
+        found.append(lambda: torch.ops.mkldnn._linear_pointwise(square, packed, None, "none", [], ""))
+    return found
+
+
+def product_rate(threads: int = CORES, side: int = 1024, seconds: float = 0.15) -> float:
+    """FLOP/s of a large float32 matrix product, now: the median of some, by the library that is faster."""
+    torch.set_num_threads(threads)
+    best = 0.0
+    with torch.inference_mode():
+        for multiply in _products(side):
+            multiply()
+            rates: list[float] = []
+            end = time.monotonic() + seconds / 2
+            while len(rates) < 3 or time.monotonic() < end:
+                began = time.perf_counter()
+                multiply()
+                rates.append(2 * side**3 / (time.perf_counter() - began))
+            best = max(best, statistics.median(rates))
+    return best
 
 
 @dataclass

@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from measure import CORES, OURS, PRE_NORM_ONLY, ROOT, Piece, Series, table
 
+from undivided import Translator
 from undivided.artifact import Artifact, load_artifact, save_artifact
 from undivided.config import build_recipe
 from undivided.core.console import Console
@@ -124,6 +125,9 @@ class Contest:
         self.absent: dict[str, str] = {}
         if "pymarian" in options.peers and (reason := self._export_to_marian(home / "marian")):
             self.absent["pymarian"] = reason
+        for folder in filter(None, (self.folder, self.fast)):
+            # Every side finds its weights converted, ours too.
+            Translator(folder, console=QUIET)
         self.converted = {kind: engine._convert_with(self.artifact, self.folder, kind, QUIET) for kind in engine.WEIGHTS}
         self.job: dict[str, Any] = {
             "model": measure.shape_of(self.model),
@@ -293,7 +297,7 @@ the next one."""
 NOTES = """\
 Sentences/s are medians over interleaved rounds, one side at work at a time; "our … is" are medians of the ratios of each round.
 JoeyNMT, several times slower than all others, translates every tenth sentence. The share is that of the machine's float32
-matrix-product rate read around each piece; 8-bit arithmetic may pass 100 %. One sentence at a time: p50 and p95 of single calls.
+matrix-product rate (PyTorch's, by MKL or oneDNN, whichever is faster) read around each piece; 8-bit arithmetic may pass 100 %. One sentence at a time: p50 and p95 of single calls.
 "Same output" is the share of sentences whose tokens are those of our PyTorch engine. OpenNMT-py 3.5 has the norm before each
 sub-layer, so it has the same sizes but weights of its own. Peers other than CTranslate2 get batches sorted by length of at most
 `--batch-tokens` source tokens, as many as ours. "torch-bfloat16" rounds the factors of all products but those that give logits.
