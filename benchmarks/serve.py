@@ -94,8 +94,8 @@ def finish_load(process: subprocess.Popen[str]) -> dict[str, Any]:
 class Known:
     """All translations that the engine gives of each sentence: alone, as a file, and in batches put together at random."""
 
-    def __init__(self, model: Path, texts: list[str], batches: int = 2) -> None:
-        self.texts, self.translator = texts, Translator(model)
+    def __init__(self, model: Path, texts: list[str], batches: int = 2, engine: str = "auto") -> None:
+        self.texts, self.translator = texts, Translator(model, engine=engine)
         self.sets: list[set[str]] = [set() for _ in texts]
         chance = random.Random(1)
         for _ in range(batches):
@@ -141,12 +141,12 @@ ROOMY = (*QUICK, "--queue-requests", "1000", "--queue-seconds", "600", "--reques
 
 def throughput(base: Path, texts: list[str], options: argparse.Namespace) -> list[str]:
     """64 clients, one client, the engine without a server one at a time, and the same sentences as a file, in turns."""
-    known = Known(base, texts)
+    known = Known(base, texts, engine=options.engine)
     rates: dict[str, list[float]] = {"one at a time": [], "as a file": [], "1 client": [], "64 clients": []}
     costs: dict[str, list[float]] = {name: [] for name in rates}
     checked = Counter[str]()
     some = texts[: max(8, len(texts) // 8)]
-    with Server(str(base), *ROOMY) as server:
+    with Server(str(base), *ROOMY, "--engine", options.engine) as server:
         finish_load(start_load(server.port, texts[:64], clients=64, count=64))
         for _ in range(options.rounds):
             for name, count, work in (
@@ -167,7 +167,7 @@ def throughput(base: Path, texts: list[str], options: argparse.Namespace) -> lis
     ratio = {name: statistics.median(a / b for a, b in zip(rates["64 clients"], each, strict=True)) for name, each in rates.items()}
     rows = [[name, f"{middle[name]:.1f}", f"{1000 * statistics.median(costs[name]):.0f}", f"{ratio[name]:.2f}"] for name in rates]
     return [
-        "## Single sentences of 64 clients", "",
+        f"## Single sentences of 64 clients{'' if options.engine == 'auto' else f', --engine {options.engine}'}", "",
         f"{len(texts)} sentences of Multi30k, base size with weights that copy the source, engine "
         f"{known.translator.engine.name}, {options.rounds} rounds in turns; "
         "medians. “One at a time” is `Translator.translate` in a process of its own, without HTTP; “as a file” is what "
@@ -293,6 +293,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--sentences", type=int, default=512)
     parser.add_argument("--answers", type=int, default=5000, help="sentences of the part of that name")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--engine", default="auto", help="of the part throughput")
     parser.add_argument("--schema-seconds", type=float, default=3600, help="schemathesis starts no other round after so long")
     parser.add_argument("--models", type=Path, help="a folder in which the models are kept for another run")
     parser.add_argument("--steady-seconds", type=float, default=120)

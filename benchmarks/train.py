@@ -158,7 +158,8 @@ def section(
 NOTES = """\
 Target tokens/s are medians over rounds. "Ours is" is the median, over rounds, of the ratio of the shares of the product rate,
 which the drift of the machine does not touch. The product rate is that of 1024 × 1024 float32 matrices on all cores (by MKL or
-oneDNN, whichever is faster), read before and after each piece. All sides use all cores: the peers by torch's threads, ours by its thread pool, its default. Each peer has
+oneDNN, whichever is faster), read before and after each piece.
+All sides use all cores: the peers by torch's threads, ours by its thread pool, its default. Each peer has
 its own optimizer and loss; the batches, the label smoothing and the places of dropout are the same. OpenNMT-py 3.5 has the norm
 before each sub-layer and none but its own weights; its products are as many. Marian makes batches of its own of the same text,
 with weights of its own; its speed is that of its log, behind the first update, and its memory, in other processes, is not

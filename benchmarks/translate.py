@@ -297,7 +297,8 @@ the next one."""
 NOTES = """\
 Sentences/s are medians over interleaved rounds, one side at work at a time; "our … is" are medians of the ratios of each round.
 JoeyNMT, several times slower than all others, translates every tenth sentence. The share is that of the machine's float32
-matrix-product rate (PyTorch's, by MKL or oneDNN, whichever is faster) read around each piece; 8-bit arithmetic may pass 100 %. One sentence at a time: p50 and p95 of single calls.
+matrix-product rate (by MKL or oneDNN, whichever is faster), read around each piece; 8-bit arithmetic
+may pass 100 %. One sentence at a time: p50 and p95 of single calls.
 "Same output" is the share of sentences whose tokens are those of our PyTorch engine. OpenNMT-py 3.5 has the norm before each
 sub-layer, so it has the same sizes but weights of its own. Peers other than CTranslate2 get batches sorted by length of at most
 `--batch-tokens` source tokens, as many as ours. "torch-bfloat16" rounds the factors of all products but those that give logits.
