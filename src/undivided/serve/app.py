@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect
 from undivided import __version__
 from undivided.serve import deepl, libretranslate, native, openai
 from undivided.serve.docs_page import render_docs
-from undivided.serve.errors import ClientGone, Refusal
+from undivided.serve.errors import ClientGone, Refusal, describe_refusal
 from undivided.serve.guard import Guard
 from undivided.serve.service import Service
 
@@ -35,7 +35,7 @@ def make_app(service: Service) -> Guard:
         redoc_url=None,
     )
     app.state.service = service
-    app.state.guard = Guard(app, service.config, service.metrics)
+    app.state.guard = Guard(app, service.config, service.metrics, service.check_room)
     app.include_router(libretranslate.router)
     app.include_router(native.router)
     app.include_router(deepl.router)
@@ -102,13 +102,6 @@ async def refuse(request: Request, error: Any) -> Response:
     if error.status in (408, 413):
         headers["connection"] = "close"
     return JSONResponse(describe_refusal(request.url.path, error), error.status, headers)
-
-
-def describe_refusal(path: str, error: Refusal) -> dict[str, Any]:
-    """The body of a refusal, in the shape that the clients of a route know."""
-    if path.endswith("/v1/chat/completions"):
-        return {"error": {"message": error.message, "type": "invalid_request_error", "code": error.status, "param": None}}
-    return {"error": error.message} | ({"message": error.message} if "/v2/" in path else {})
 
 
 async def refuse_http(request: Request, error: Any) -> Response:

@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol
 from undivided.config.serve import ServeConfig
 from undivided.core.signals import ENGINE_THREAD
 from undivided.formats.terms import Glossary, Term
+from undivided.inference.engines.contract import ConvertedEngine
 from undivided.inference.search_settings import SearchChanges
 from undivided.inference.translation import Translation
 from undivided.inference.translator import Translator
@@ -84,10 +85,12 @@ class Runner(Protocol):
 class OwnEngine:
     """The engine of this process."""
 
-    engines = 1
-
     def __init__(self, translator: Translator) -> None:
         self.translator, self.lanes = translator, LANES if translator.engine.is_parallel else 1
+        self.engines = 1
+        if isinstance(translator.engine, ConvertedEngine):
+            translator.engine.is_shared = True
+            self.engines = min(self.lanes, translator.engine.threads)
 
     def run(self, texts: Sequence[Text], group: Group, n_best: int) -> list[Translation]:
         """Translate a batch."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class Refusal(Exception):
     """A request that is not served; its body is `{"error": message}`."""
@@ -33,3 +35,10 @@ def too_long(size: int, limit: int) -> Refusal:
 def busy(seconds: float = 1.0) -> Refusal:
     """The queue is full."""
     return Refusal(429, "Slowdown: the server is busy, try again later", retry_after=max(1.0, seconds))
+
+
+def describe_refusal(path: str, error: Refusal) -> dict[str, Any]:
+    """The body of a refusal, in the shape that the clients of a route know."""
+    if path.endswith("/v1/chat/completions"):
+        return {"error": {"message": error.message, "type": "invalid_request_error", "code": error.status, "param": None}}
+    return {"error": error.message} | ({"message": error.message} if "/v2/" in path else {})

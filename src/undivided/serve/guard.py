@@ -12,14 +12,14 @@ import logging
 import math
 import time
 import traceback
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from undivided.config.serve import ServeConfig
-from undivided.serve.errors import Refusal
+from undivided.serve.errors import Refusal, describe_refusal
 from undivided.serve.metrics import Metrics
 
 LOGGER = logging.getLogger("undivided.serve")
@@ -44,12 +44,16 @@ HEADERS = {
 
 FILE_PATHS = ("/translate_file",)
 
+QUEUED_PATHS = {"/translate", "/v1/translate", "/v2/translate", "/v1/chat/completions"}
+"""Whose texts wait in the queue of a model. While all queues are full they are refused unread, since reading takes time from those
+that were accepted."""
+
 
 class Guard:
     """Around the whole application."""
 
-    def __init__(self, app: ASGIApp, config: ServeConfig, metrics: Metrics) -> None:
-        self.app, self.config, self.metrics = app, config, metrics
+    def __init__(self, app: ASGIApp, config: ServeConfig, metrics: Metrics, check_room: Callable[[], None]) -> None:
+        self.app, self.config, self.metrics, self.check_room = app, config, metrics, check_room
         self.under_way = 0
         self.is_draining = False
 
@@ -64,12 +68,12 @@ class Guard:
         try:
             await self._serve(scope, receive, answer)
         except Refusal as refusal:
-            await answer.refuse(refusal)
+            await answer.refuse(refusal, scope["path"])
         except (TimeoutError, ConnectionError):
             return
         except Exception as error:
             LOGGER.error("%s %s failed: %s", scope["method"], scope["path"][:100], describe(error))
-            await answer.refuse(Refusal(500, "the server failed; its log says where"))
+            await answer.refuse(Refusal(500, "the server failed; its log says where"), scope["path"])
         finally:
             self.under_way -= 1
             self.metrics.observe(_route(scope), answer.status, time.monotonic() - started)
@@ -84,6 +88,8 @@ class Guard:
         length = _header(scope, b"content-length")
         if length.isdecimal() and int(length[:20]) > limit:
             raise Refusal(413, f"the request has {length[:20]} bytes, and at most {limit} are allowed")
+        if path in QUEUED_PATHS and scope["method"] == "POST":
+            self.check_room()
         try:
             await self.app(scope, _bounded(receive, limit, self.config.body_timeout), answer.send)
         except Refusal:
@@ -160,11 +166,11 @@ class _Answer:
         await self.send({"type": "http.response.start", "status": 204, "headers": pairs})
         await self.send({"type": "http.response.body", "body": b""})
 
-    async def refuse(self, refusal: Refusal) -> None:
+    async def refuse(self, refusal: Refusal, path: str) -> None:
         """Answer with an error, unless an answer has begun."""
         if self.status:
             return
-        body = json.dumps({"error": refusal.message}).encode()
+        body = json.dumps(describe_refusal(path, refusal)).encode()
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         if refusal.retry_after is not None:
             headers.append((b"retry-after", str(math.ceil(refusal.retry_after)).encode()))

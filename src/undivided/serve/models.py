@@ -93,6 +93,15 @@ class Models:
     def all(self) -> list[Model]:
         return list(self.by_pair.values())
 
+    def check_room(self) -> None:
+        """Refuse where the queues of all models are full, whatever is asked for."""
+        for model in self.by_pair.values():
+            try:
+                return model.batcher.check_room()
+            except Refusal as refusal:
+                full = refusal
+        raise full
+
     def find_language(self, code: object) -> str:
         """The loaded language that a client means."""
         found = find_code(code, self.codes) if isinstance(code, str) else None

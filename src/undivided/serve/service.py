@@ -67,6 +67,10 @@ class Service:
             self.console.say("reloaded")
         await asyncio.gather(*(model.batcher.close() for model in old.all))
 
+    def check_room(self) -> None:
+        """Refuse while no model has room in its queue."""
+        self.models.check_room()
+
     def admit(self, request: Request, api_key: object, cost: int = 1) -> ApiKey | None:
         """Check the key of a request and count it."""
         key = self.access.find_key(api_key)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from undivided.artifact import Artifact
@@ -75,9 +76,13 @@ class ConvertedEngine:
     """An engine that runs a converted model, and leaves to PyTorch what it cannot do."""
 
     drafts: DraftCount | None = None
+    threads: int
+    is_shared = False
+    """Whether it serves many clients, whose sentences meet in ever other batches anyway."""
 
     def __init__(self, artifact: Artifact) -> None:
         self.artifact, self._lock = artifact, threading.Lock()
+        self._searches = set[object]()
         self._reference: TorchEngine | None = None
 
     @property
@@ -89,3 +94,13 @@ class ConvertedEngine:
             if self._reference is None:
                 self._reference = TorchEngine(self.artifact)
             return self._reference
+
+    @contextmanager
+    def share_of(self, threads: int) -> Iterator[int]:
+        """How many of its threads a search may count on: of several at once each has some, and larger batches instead."""
+        own = object()
+        self._searches.add(own)
+        try:
+            yield max(1, threads // len(self._searches))
+        finally:
+            self._searches.discard(own)

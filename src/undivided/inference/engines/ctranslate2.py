@@ -61,6 +61,7 @@ class CTranslate2Engine(ConvertedEngine):
         self.ids = {piece: token for token, piece in enumerate(self.pieces[1])}
         workers = threads or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else threads or os.cpu_count() or 1
         # Workers with one thread each beat one worker whose threads share every operation.
+        self.threads = workers
         self.translator = ctranslate2.Translator(os.fsencode(home), inter_threads=workers, intra_threads=1, max_queued_batches=-1)
 
     def search(
@@ -76,14 +77,16 @@ class CTranslate2Engine(ConvertedEngine):
             yield from self.reference.search(sources, config, prefixes, keys)
             return
         waiting: deque[_Submitted] = deque()
-        batches = batch_by_length([len(row) for row in sources], config.beam_size, PLANNED_WORKERS)
         try:
-            for batch in batches:
-                if len(waiting) >= AHEAD * self.translator.num_translators:
+            with self.share_of(self.threads) as share:
+                # Alone its batches depend on nothing but the sentences: in 8 bits they decide about a translation here and there.
+                workers = 1 if self.is_shared and share == 1 else PLANNED_WORKERS
+                for batch in batch_by_length([len(row) for row in sources], config.beam_size, workers):
+                    if len(waiting) >= AHEAD * self.translator.num_translators:
+                        yield from self._finish(waiting.popleft(), config)
+                    waiting.append(self._submit(batch, sources, config, prefixes))
+                while waiting:
                     yield from self._finish(waiting.popleft(), config)
-                waiting.append(self._submit(batch, sources, config, prefixes))
-            while waiting:
-                yield from self._finish(waiting.popleft(), config)
         finally:
             # Whoever gives up the search waits for what is submitted, so that the engine is idle when its thread ends.
             with suppress(RuntimeError):

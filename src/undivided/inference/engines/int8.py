@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -106,8 +106,6 @@ class Int8Engine(ConvertedEngine):
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self.threads = threads or cores
         self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="int8")
-        self._searches = set[Callable[[list[int]], Found]]()
-        """That are under way."""
 
     def search(
         self,
@@ -134,18 +132,15 @@ class Int8Engine(ConvertedEngine):
             return list(zip(batch, Int8Search(self.model, rows, config, begins, output).run(), strict=True))
 
         waiting: deque[Future[Found]] = deque()
-        # Of several searches at once each has some of the threads, and larger batches instead.
-        self._searches.add(search_batch)
-        share = max(1, self.threads // len(self._searches))
         try:
-            for batch in batch_by_length([len(row) for row in sources], ROWS * config.beam_size, share):
-                if len(waiting) > self.threads:
+            with self.share_of(self.threads) as share:
+                for batch in batch_by_length([len(row) for row in sources], ROWS * config.beam_size, share):
+                    if len(waiting) > self.threads:
+                        yield from waiting.popleft().result()
+                    waiting.append(self._pool.submit(search_batch, batch))
+                while waiting:
                     yield from waiting.popleft().result()
-                waiting.append(self._pool.submit(search_batch, batch))
-            while waiting:
-                yield from waiting.popleft().result()
         finally:
-            self._searches.discard(search_batch)
             # Whoever gives up the search waits for the batches that have begun, so that the engine is idle when its thread ends.
             for future in [future for future in waiting if not future.cancel()]:
                 future.exception()
