@@ -463,3 +463,24 @@ def test_batches_for_ctranslate2_do_not_depend_on_the_number_of_threads(model):
         assert len(list(engine.search(rows, SearchConfig(beam_size=2, max_extra=2), [[]] * 300, range(300)))) == 300
         plans.append(plan)
     assert plans[0] == plans[1] == plans[2]
+
+
+def test_batches_for_ctranslate2_depend_on_other_searches_in_a_server_alone(model):
+    pytest.importorskip("ctranslate2", reason="the extra ctranslate2 is not installed")
+    engine = Translator(model, threads=2, engine="ctranslate2").engine
+    rows = [[7] * (1 + number % 9) + [EOS] for number in range(40)]
+    sizes = {}
+    for is_shared in (False, True):
+        engine.is_shared, plan, submit = is_shared, [], type(engine)._submit
+        engine._submit = lambda batch, *rest, plan=plan, submit=submit: (plan.append(len(batch)), submit(engine, batch, *rest))[1]
+
+        def ask():
+            return engine.search(rows, SearchConfig(beam_size=2, max_extra=2), [[]] * 40, range(40))
+
+        first = ask()
+        next(first)
+        alone = list(plan)
+        assert len(list(ask())) == 40
+        sizes[is_shared] = plan[len(alone) :]
+        assert len(list(first)) == 39
+    assert sizes == {False: [16, 16, 8], True: [40]}

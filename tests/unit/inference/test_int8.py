@@ -20,6 +20,7 @@ from undivided.core.errors import InputError
 from undivided.core.ids import EOS
 from undivided.inference.engines import int8
 from undivided.inference.engines.choice import choose_engine
+from undivided.inference.engines.contract import batch_by_length
 from undivided.inference.engines.copies import UnsupportedModel, compare_on_samples, mean_difference, sample_rows
 from undivided.inference.engines.int8 import Int8Engine, check_supported
 from undivided.inference.engines.int8_convert import make_arrays
@@ -197,6 +198,28 @@ def test_neither_batch_nor_threads_change_anything(engine, translator, rows, tmp
             engine_of(translator.artifact, tmp_path / "m", threads).search(rows, config, [[]] * len(rows), range(len(rows)))
         )
         assert [several[place] for place in range(len(rows))] == alone
+
+
+def test_of_two_searches_at_once_each_has_larger_batches_and_the_same_result(translator, tmp_path, rows, monkeypatch):
+    planned = []
+
+    def noted(lengths, beams, workers):
+        planned.append(workers)
+        return batch_by_length(lengths, beams, workers)
+
+    monkeypatch.setattr(int8, "batch_by_length", noted)
+    engine = engine_of(translator.artifact, tmp_path / "m", threads=2)
+    config = SearchConfig(beam_size=2)
+    nothing = [[] for _ in rows]
+    alone = dict(engine.search(rows, config, nothing, range(len(rows))))
+    first = engine.search(rows, config, nothing, range(len(rows)))
+    found = dict([next(first)])
+    beside = dict(engine.search(rows, config, nothing, range(len(rows))))
+    found |= dict(first)
+    assert planned == [2, 2, 1]
+    assert alone == beside == found
+    dict(engine.search(rows, config, nothing, range(len(rows))))
+    assert planned[-1] == 2
 
 
 def test_with_a_shortlist_only_likely_subwords_are_weighed(engine, rows):
