@@ -266,7 +266,7 @@ def limited(trial: Trial, command: list[str | Path]) -> str:
     """Run what may be long or large because a person asks for it: it ends by itself, by a sentence, or soon after Ctrl-C."""
     from attacks.command import limit_memory
 
-    running = start_forked(command, trial.folder, before=lambda: limit_memory(6 << 30))
+    running = start_forked(command, trial.folder, cwd=trial.folder, before=lambda: limit_memory(6 << 30))
     deadline = time.monotonic() + 12
     while time.monotonic() < deadline and not os.waitid(os.P_PID, running.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
         time.sleep(0.01)
