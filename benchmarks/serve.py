@@ -315,7 +315,7 @@ def run_part(part: str, home: Path, base: Path, tiny: Path, options: argparse.Na
             tiny,
             texts,
             options.rounds,
-            lambda: Server(str(tiny), *QUICK),
+            lambda: Server(str(tiny), *ROOMY),
             lambda *job, **more: finish_load(start_load(*job, **more)),
         )
     elif part in ("hostile", "schema"):
