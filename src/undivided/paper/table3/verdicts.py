@@ -166,7 +166,7 @@ def verdict_lines(table: Sequence[RowResult], verdicts: dict[str, Verdict]) -> l
         theirs = [""] * 2
         if bleu.paper is not None and perplexity.paper is not None:
             theirs = [f"; paper {bleu.paper:+.1f}", f"; paper {as_percent(perplexity.paper)}"]
-        change = f"{row.row.change} in the paper; here {row.change}" if row.row.published else row.change
+        change = f"{row.row.change} in the paper; here {row.change}" if row.row.published else row.row.change
         ours = f"BLEU {bleu.difference:+.2f} ± {format_noise(bleu.noise)}{theirs[0]}: {bleu.verdict}"
         other = f"{as_percent(perplexity.difference)} ± {noise_percent(perplexity.noise)}{theirs[1]}: {perplexity.verdict}"
         lines.append(f"- **{row.row.name}** ({change}): {ours}; perplexity {other}.")
