@@ -53,4 +53,5 @@ def check_with_axe(tab: Any) -> None:
         pytest.skip("axe-core is not installed: make axe-core (needs npm)")
     tab.evaluate(AXE.read_text(encoding="utf-8"))
     found = tab.evaluate("async () => (await axe.run(document, { resultTypes: ['violations'] })).violations")
-    assert [(each["id"], each["nodes"][0]["html"][:120]) for each in found if each["impact"] in ("serious", "critical")] == []
+    grave = [(each["id"], each["nodes"][0]["html"][:120]) for each in found if each["impact"] in ("serious", "critical")]
+    assert grave == [], grave

@@ -281,7 +281,8 @@ def read_shortlist(path: Path, source: int, target: int) -> Shortlist:
 def _verify(folder: Path) -> list[str]:
     """Check every part against the manifest, and that there is no subword model that it does not list."""
     if not (folder / manifest.NAME).is_file():
-        training = " Training has not written a model yet." if (folder / "training").is_dir() else ""
+        is_begun = (folder / "training").is_dir() and not (folder / "config.json").exists()
+        training = " Training has not written a model yet." if is_begun else ""
         raise InputError(f"{folder}: not a model folder: {manifest.NAME} is missing.{training}")
     listed = manifest.verify(folder, ["config.json", "model.safetensors"])
     for part in sorted(SUBWORDS - set(listed)):

@@ -28,7 +28,10 @@ class Unfinished(NamedTuple):
 def find_unfinished(folder: Path) -> Unfinished | None:
     """The last complete checkpoint of a training that has written no model; None where there is a model, or no checkpoint."""
     training = folder / "training"
-    if (manifest.current_folder(folder) / manifest.NAME).is_file() or not (training / "recipe.json").is_file():
+    here = manifest.current_folder(folder)
+    # Where a part of a model is, one was written: what is missing of it is damage.
+    is_damaged = here == folder and any((folder / part).exists() for part in ("config.json", WEIGHTS))
+    if (here / manifest.NAME).is_file() or is_damaged or not (training / "recipe.json").is_file():
         return None
     checkpoint = _last_complete(training / "checkpoints")
     if checkpoint is None:

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import TextIO
 
 from undivided.core.errors import InputError
-from undivided.core.files import open_atomic
+from undivided.core.files import check_replaceable, open_atomic
 from undivided.data.text_files import is_compressed
 
 
 def keep_apart(output: str | None, *inputs: str | None) -> None:
     """Refuse an output that would replace an input, or that cannot be a file."""
+    if output and output != "-":
+        check_replaceable(Path(output))
     if output and output != "-" and Path(output).is_dir():
         raise InputError(f"{output}: is a folder; name a file with --output")
     if output and output != "-" and Path(output).exists():

@@ -139,17 +139,35 @@ def remove_open_parts() -> None:
             part.unlink()
 
 
+def check_replaceable(path: Path) -> None:
+    """Refuse to put a file in the place of a device or a pipe, also where a link leads to one, as `/dev/stdout` does."""
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise InputError(
+            f"{path}: is no plain file (a pipe or a device), and no file is put in its place; to write to stdout, leave it out"
+        )
+
+
+def keep_mode(handle: int, path: Path) -> None:
+    """Give an open file the permissions of the one that it will replace; of a link nothing is taken."""
+    with suppress(OSError):
+        found = path.lstat()
+        if stat.S_ISREG(found.st_mode) and hasattr(os, "fchmod"):
+            os.fchmod(handle, stat.S_IMODE(found.st_mode) & 0o777)
+
+
 @contextmanager
 def open_atomic(path: Path) -> Iterator[BinaryIO]:
     """Write a file so that at every moment the old or the new one is there, whole and on the disk.
 
     After an error the old one stays, and nothing else is left behind; what a killed process left is removed by the next.
     """
+    check_replaceable(path)
     remove_abandoned_files(path, PART)
     part = temporary_name(path, PART)
     _open_parts.add(part)
     try:
         with _create_held(part) as stream:
+            keep_mode(stream.fileno(), path)
             yield stream
             stream.flush()
             os.fsync(stream.fileno())

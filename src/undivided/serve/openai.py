@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 import uuid
 from collections.abc import AsyncIterator
@@ -17,6 +18,9 @@ from undivided.serve.schemas import CHAT_ERRORS, ChatAnswer, ChatModels, form_bo
 from undivided.serve.service import Service
 
 router = APIRouter(prefix="/v1", tags=["OpenAI"])
+
+LANGUAGE = re.compile(r"auto|[A-Za-z]{2,3}([-_][A-Za-z0-9]+)*")
+"""A name such as `gpt-4` is no pair of these."""
 
 CHAT = form_body(
     {
@@ -85,8 +89,8 @@ async def models(request: Request) -> Response:
 def read_model_name(name: object) -> tuple[str, str]:
     """`undivided:en-de` → en, de."""
     _, _, pair = str(name)[:60].rpartition(":")
-    source, dash, target = pair.partition("-")
-    if not isinstance(name, str) or not dash or not source or not target:
+    source, _, target = pair.partition("-")
+    if not isinstance(name, str) or not (LANGUAGE.fullmatch(source) and LANGUAGE.fullmatch(target)):
         raise Refusal(400, "model must name two languages, such as undivided:en-de")
     return source, target
 

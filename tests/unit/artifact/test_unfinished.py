@@ -74,3 +74,11 @@ def test_a_run_without_a_checkpoint_is_no_model(stopped):
     shutil.rmtree(stopped / "training" / "checkpoints")
     with pytest.raises(InputError, match="Training has not written a model yet"):
         Translator(stopped)
+
+
+@pytest.mark.parametrize("left", ["config.json", "model.safetensors"])
+def test_a_model_that_lost_its_manifest_is_damaged_and_not_unfinished(model, stopped, left):
+    shutil.copy(model / left, stopped / left)
+    assert find_unfinished(stopped) is None
+    with pytest.raises(InputError, match="manifest.json is missing"):
+        Translator(stopped)

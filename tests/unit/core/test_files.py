@@ -249,3 +249,30 @@ def test_nothing_waits_for_a_pipe_that_has_the_name_of_a_file(tmp_path):
     for read in (read_json, sha256_of, lambda path: read_bounded(path, 10)):
         with pytest.raises(InputError, match="pipe: is no plain file"):
             read(tmp_path / "pipe")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
+@pytest.mark.parametrize("name", ["pipe", "link to a pipe", "link to a device"])
+def test_no_file_takes_the_place_of_a_pipe_or_a_device(tmp_path, name):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link to a pipe").symlink_to(tmp_path / "pipe")
+    (tmp_path / "link to a device").symlink_to("/dev/null")
+    before = (tmp_path / name).lstat()
+    with pytest.raises(InputError, match="is no plain file"):
+        write_atomic(tmp_path / name, b"new")
+    assert (tmp_path / name).lstat().st_ino == before.st_ino
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+@pytest.mark.skipif(os.name == "nt", reason="permissions as POSIX has them")
+def test_a_file_keeps_its_permissions_and_takes_none_of_a_link(tmp_path):
+    path = tmp_path / "private"
+    path.write_bytes(b"old")
+    path.chmod(0o600)
+    write_atomic(path, b"new")
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"new", 0o600)
+    (tmp_path / "link").symlink_to(path)
+    write_atomic(tmp_path / "link", b"newer")
+    (tmp_path / "usual").touch()
+    assert (tmp_path / "link").stat().st_mode == (tmp_path / "usual").stat().st_mode
+    assert path.read_bytes() == b"new"

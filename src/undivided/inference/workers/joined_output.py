@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from undivided.core.errors import InputError, UndividedError
-from undivided.core.files import fsync, open_append, read_json, write_atomic
+from undivided.core.files import check_replaceable, fsync, keep_mode, open_append, read_json, write_atomic
 from undivided.inference.workers.shards import Shard, ShardPlan, shards_done
 
 
@@ -16,6 +16,7 @@ class JoinedOutput:
     """The output as far as it is done, in the order of the shards. A shard that was added is removed."""
 
     def __init__(self, plan: ShardPlan, output: Path) -> None:
+        check_replaceable(output)
         self.plan, self.output = plan, output
         self.path, self.note = plan.folder / "joined", plan.folder / "joined.json"
         state = read_json(self.note) if self.note.exists() else {}
@@ -63,5 +64,7 @@ class JoinedOutput:
         if self.count != len(self.plan.shards):
             raise UndividedError(f"{self.plan.folder}: {shards_done(self.count, len(self.plan.shards))}; run the command again")
         write_atomic(self.note, json.dumps({"shards": self.count, "bytes": self.size}).encode())
+        with self.path.open("rb") as joined:
+            keep_mode(joined.fileno(), self.output)
         self.path.replace(self.output)
         fsync(self.output.parent)

@@ -32,9 +32,9 @@ function headGrid(store, data, use, results, worst) {
   for (let layer = 0; layer < layers; layer++) {
     for (let head = 0; head < heads; head++) {
       const { lost } = results.get(`${use} ${layer} ${head}`);
-      const name = `${say("{use}, layer {layer}, head {head}", { use: say(data.uses[use]), layer: layer + 1, head: head + 1 })}: ${signed(lost)}`;
+      const name = `${say("{use}, layer {layer}, head {head}", { use: say(data.uses[use]), layer: layer + 1, head: head + 1 })}: `;
       const choose = () => store.set({ use, layer, heads: [head], hover: null, pinned: null });
-      buttons.push({ layer, head, lost, element: h("button", { type: "button", "aria-label": name, title: name, onclick: choose }, signed(lost, 1)) });
+      buttons.push({ layer, head, lost, element: h("button", { type: "button", "aria-label": name + signed(lost, 1), title: name + signed(lost), onclick: choose }, signed(lost, 1)) });
     }
   }
   const rows = Array.from({ length: layers }, (_, layer) => [h("span", { class: "side" }, `${layer + 1}`), ...buttons.filter((each) => each.layer === layer).map((each) => each.element)]);

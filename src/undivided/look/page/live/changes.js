@@ -122,8 +122,10 @@ function headSwitch(live, name, use, layer, head) {
     const shown = off.includes(key) ? "✕" : value === undefined ? "·" : signed(value, 1);
     button.textContent = shown;
     const state = off.includes(key) ? say("switched off") : value === undefined ? "" : signed(value);
-    button.setAttribute("aria-label", `${label}${state ? `: ${state}` : ""}`);
-    button.title = button.getAttribute("aria-label");
+    const named = (value) => `${label}${value ? `: ${value}` : ""}`;
+    button.title = named(state);
+    // The name holds what is shown, to the letter.
+    button.setAttribute("aria-label", named(value === undefined || off.includes(key) ? state : shown));
     const shade = palette.signed(value === undefined || off.includes(key) ? 0 : -value / worst);
     button.style.background = `rgb(${shade})`;
     button.style.color = palette.ink(shade);
