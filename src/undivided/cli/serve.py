@@ -8,7 +8,7 @@ from typing import Any
 
 from undivided.cli.options import add_compute, add_quiet
 from undivided.config.flags import add_settings, given_settings
-from undivided.config.serve import ServeConfig, environment_settings
+from undivided.config.serve import PREFIX, ServeConfig, environment_settings
 from undivided.config.settings import build_config, list_faults
 from undivided.core.console import Console
 from undivided.core.errors import InputError
@@ -39,8 +39,11 @@ def serve_config(options: argparse.Namespace, console: Console) -> ServeConfig:
     for name in unknown:
         console.warn(f"{name} has no effect here")
     faults: list[str] = []
-    config: ServeConfig = build_config(ServeConfig, given | given_settings(options, ServeConfig), "", faults)
+    flags = given_settings(options, ServeConfig)
+    config: ServeConfig = build_config(ServeConfig, given | flags, "", faults)
     if faults:
+        faults = [f"{PREFIX}{each.upper()}: {fault}" if (each := fault.partition(":")[0]) in given.keys() - flags.keys() else fault
+                  for fault in faults]  # fmt: skip
         raise InputError(list_faults("serve has", faults))
     return config
 

@@ -80,5 +80,5 @@ def test_a_run_without_a_checkpoint_is_no_model(stopped):
 def test_a_model_that_lost_its_manifest_is_damaged_and_not_unfinished(model, stopped, left):
     shutil.copy(model / left, stopped / left)
     assert find_unfinished(stopped) is None
-    with pytest.raises(InputError, match="manifest.json is missing"):
+    with pytest.raises(InputError, match=r"manifest\.json is missing"):
         Translator(stopped)

@@ -141,3 +141,11 @@ def test_variables_of_libretranslate(monkeypatch):
     given, unknown = environment_settings({"LT_CHAR_LIMIT": "100", "LT_HOST": "::1", "LT_SSL": "1", "PATH": "x", "LT_PORT": ""})
     assert given == {"char_limit": "100", "host": "::1"}
     assert unknown == ["LT_SSL"]
+
+
+def test_a_fault_of_a_variable_names_the_variable(run, model, monkeypatch):
+    monkeypatch.setenv("LT_PORT", "abc")
+    ran = run("serve", model)
+    assert ran.code == 2
+    assert "LT_PORT: port: expected a whole number, got 'abc'" in ran.err
+    assert "LT_" not in run("serve", model, "--port", "abc").err
