@@ -279,6 +279,8 @@ def test_a_text_that_is_too_long_is_not_sent(open_page, address):
     tab.fill("#text", "word " * 1001)
     tab.wait_for_selector("#problem:not(:empty)")
     assert "5,005 characters; this server takes at most 5,000" in tab.text_content("#problem")
+    place = tab.evaluate("(({ top, bottom }) => [top, bottom])(document.getElementById('problem').getBoundingClientRect())")
+    assert 0 < place[0] < place[1] <= tab.evaluate("innerHeight")
     assert tab.locator("#count.is-over").count() == 1
     tab.wait_for_timeout(200)
     assert not asked
